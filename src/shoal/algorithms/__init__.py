@@ -1,0 +1,30 @@
+"""The algorithms by name: `ls` of this folder is the list of papers."""
+
+from __future__ import annotations
+
+import difflib
+
+from ..types import ShoalError
+from .a2c import A2C
+from .base import Algorithm
+from .coma import COMA
+from .maa2c import MAA2C
+from .mappo import MAPPO
+from .ppo import PPO
+from .scripted import Random
+
+ALGORITHMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (A2C, MAA2C, PPO, MAPPO, COMA, Random)}
+ALIASES = {"ia2c": "a2c", "ippo": "ppo"}  # the same object with several agents
+
+
+def find(name: str) -> type[Algorithm]:
+    """The algorithm of that name."""
+    kind = ALGORITHMS.get(ALIASES.get(name, name))
+    if kind is None:
+        near = difflib.get_close_matches(name, [*ALGORITHMS, *ALIASES], 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ShoalError(f"unknown algorithm {name!r}: {hint}`shoal list` shows them all")
+    return kind
+
+
+__all__ = ["ALGORITHMS", "ALIASES", "Algorithm", "find"]

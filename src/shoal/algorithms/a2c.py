@@ -1,0 +1,12 @@
+"""Advantage actor-critic, synchronous (A2C; Mnih et al. 2016). With several agents: IA2C."""
+
+from __future__ import annotations
+
+from .policy import Policy, PolicyConfig
+
+
+class A2C(Policy):
+    """−log π · A, each agent with a critic on its own observation."""
+
+    name = "a2c"
+    Config = PolicyConfig

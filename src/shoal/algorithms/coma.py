@@ -1,0 +1,92 @@
+"""Counterfactual multi-agent policy gradients (COMA; Foerster et al. 2018)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..explore import floored, linear
+from ..nets.heads import Categorical, pick
+from ..nets.sees import ID, OBS, OTHERS_ACTION, STATE, Scene
+from ..optim import follow
+from ..parallel import masked_mean, moments
+from ..types import Clock, Discrete, Spec, Window
+from .base import Metrics
+from .policy import Actor, Batch, Critic, Learner, Policy, PolicyConfig
+
+
+@dataclass(frozen=True)
+class COMAConfig(PolicyConfig):
+    """COMA's own settings beside the family's."""
+
+    lam: float = 0.8
+    """λ of the critic's TD(λ) targets."""
+    reward: Literal["own", "mean", "sum"] = "mean"
+    """What each agent learns from: its own reward, or the team's pooled by mean or sum."""
+    tau: float = 0.05
+    """How far the target critic moves towards the critic after each gradient step."""
+    epsilon: float = 0.1
+    """Probability spread evenly over the legal actions, at the start."""
+    epsilon_end: float = 0.01
+    """The same at the end of its schedule."""
+    epsilon_steps: float = 500_000
+    """Environment steps over which it falls."""
+
+
+class COMA(Policy):
+    """One critic over an agent's own actions, given the others'; its policy's expectation is the baseline (eq. 4)."""
+
+    name = "coma"
+    Config = COMAConfig
+    spaces = (Discrete,)
+    critic_sees = (STATE, OBS, OTHERS_ACTION, ID)
+    critic_torso = "mlp"  # as in the paper: the actor remembers, the critic sees the state
+
+    def __init__(self, config: COMAConfig, spec: Spec):
+        super().__init__(config, spec)
+        self.critic_outputs = spec.action.size
+
+    def init_target(self, critic: Critic) -> Critic:
+        return jax.tree.map(jnp.copy, critic)
+
+    def policy(self, actor: Actor, scene: Scene, carry: Array, clock: Clock) -> tuple[Categorical, Array]:
+        """With its floor of exploration: the policy that acts is the one that learns."""
+        c = self.config
+        dist, carry = super().policy(actor, scene, carry, clock)
+        epsilon = linear(c.epsilon, c.epsilon_end, c.epsilon_steps, clock.steps)
+        return floored(dist, scene.view.legal, epsilon), carry
+
+    def regress(
+        self, learner: Learner, scene: Scene, end: Scene, carry: Array, window: Window, key: Array, clock: Clock
+    ) -> tuple[Array, Array]:
+        """Target Q of the actions taken; at instant T, whose actions are still to come, of actions drawn now."""
+        before, carry = self.critic(learner.target, scene, carry)
+        dist, _ = self.policy(learner.params["actor"], end, window.carry_end.hidden, clock)
+        last, _ = self.critic(learner.target, end._replace(action=dist.sample(key)), carry)
+        values = jnp.concatenate([pick(before, scene.action), expectation(dist, last)])
+        return (learner.scale.up(values) if self.config.normalise_value else values), carry
+
+    def losses(self, params: dict, learner: Learner, batch: Batch, clock: Clock) -> tuple[Array, Metrics]:
+        dist, _ = self.policy(params["actor"], batch.scene, batch.actor_carry[0], clock)
+        q, _ = self.critic(params["critic"], batch.scene, batch.critic_carry[0])
+        taken = pick(q, batch.scene.action)
+        critic = masked_mean(0.5 * (taken - self.unit(learner, batch.target)) ** 2, batch.weight)
+        advantage = jax.lax.stop_gradient(taken - expectation(dist, q))
+        if self.config.normalise_advantage:
+            advantage = advantage / (jnp.sqrt(moments(advantage, batch.weight)[1]) + 1e-8)
+        actor, metrics = self.actor_loss(dist, batch._replace(advantage=advantage))
+        entropy = masked_mean(dist.entropy(), batch.weight)
+        metrics |= {"actor_loss": actor, "critic_loss": critic, "entropy": entropy}
+        return actor - self.config.entropy * entropy + critic, metrics
+
+    def updated(self, learner: Learner) -> Learner:
+        return learner._replace(target=follow(learner.target, learner.params["critic"], self.config.tau))
+
+
+def expectation(dist: Any, q: Array) -> Array:
+    """Σ π(a) Q(a): what the policy expects before it knows its own action."""
+    return (jnp.exp(dist.log_probs) * q).sum(-1)

@@ -1,0 +1,345 @@
+"""The policy family: on-policy actors, each with a critic that regresses to λ-returns of the window just played.
+
+A member says what its critic sees, what it regresses to, and how its actor descends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..memory import Rollout
+from ..nets.heads import policy_head
+from ..nets.layers import Dense, Rng, owners
+from ..nets.sees import ID, LAST_ACTION, OBS, STATE, Scene, See, as_input, look, width
+from ..nets.torsos import TORSOS
+from ..optim import adam, annealed, descend
+from ..parallel import masked_mean, moments, total
+from ..returns import advantages, pool
+from ..types import Clock, Decision, ShoalError, Spec, View, Window
+from .base import Algorithm, Metrics
+
+
+@dataclass(frozen=True)
+class PolicyConfig:
+    """Settings every member of the family has."""
+
+    lr: float = 5e-4
+    """Learning rate of Adam."""
+    critic_lr: float = 0.0
+    """Learning rate of the critic; 0 takes the actor's."""
+    anneal: bool = True
+    """Let the learning rates fall linearly to 0 over the run."""
+    max_grad_norm: float = 10.0
+    """Norm to which the actor's and the critic's gradients are clipped, each."""
+    gamma: float = 0.99
+    """Discount of future rewards."""
+    lam: float = 0.95
+    """λ: 0 trusts the critic's next value alone, 1 the rewards of the whole window."""
+    entropy: float = 0.01
+    """Weight of the entropy bonus."""
+    reward: Literal["own", "mean", "sum"] = "own"
+    """What each agent learns from: its own reward, or the team's pooled by mean or sum."""
+    epochs: int = 1
+    """Passes over each window."""
+    minibatches: int = 1
+    """Gradient steps per pass; games are split when recurrent, (game, step) rows otherwise."""
+    normalise_advantage: bool = True
+    """Give the window's advantages zero mean and unit variance."""
+    normalise_value: bool = True
+    """Let the critic predict returns in units of their running mean and deviation."""
+    torso: Literal["mlp", "gru"] = "mlp"
+    """Feed-forward, or recurrent: the last hidden layer is then a GRU."""
+    hidden: int = 64
+    """Units per layer."""
+    layers: int = 2
+    """Hidden layers."""
+    activation: Literal["tanh", "relu"] = "tanh"
+    """Of the hidden layers."""
+    sharing: str = "shared"
+    """Parameters: shared by all agents, own for each, or a partition such as 0,0,1."""
+    last_action: bool = False
+    """Show the actor its previous action."""
+    squash: bool = False
+    """Continuous actions: squash the Gaussian by tanh into the bounds instead of clipping it."""
+
+    def __post_init__(self) -> None:
+        for field in ("lr", "max_grad_norm", "epochs", "minibatches", "hidden", "layers"):
+            if getattr(self, field) <= 0:
+                raise ShoalError(f"{field} must be greater than 0, not {getattr(self, field)}")
+        for field in ("gamma", "lam"):
+            if not 0 <= getattr(self, field) <= 1:
+                raise ShoalError(f"{field} must lie between 0 and 1, not {getattr(self, field)}")
+
+
+class Actor(eqx.Module):
+    torso: Any
+    head: Any
+
+    def __call__(self, parts: tuple[Array, ...], carry: Array, first: Array, legal: Array) -> tuple[Any, Array]:
+        features, carry = self.torso(parts, carry, first)
+        return self.head(features, legal), carry
+
+
+class Critic(eqx.Module):
+    torso: Any
+    out: Dense
+
+    def __call__(self, parts: tuple[Array, ...], carry: Array, first: Array) -> tuple[Array, Array]:
+        features, carry = self.torso(parts, carry, first)
+        return self.out(features), carry
+
+
+class Scale(NamedTuple):
+    """Running mean and square of the returns, debiased; the unit the critic predicts in."""
+
+    mean: Array
+    square: Array
+    count: Array  # of updates, each decaying the last
+
+    def update(self, x: Array, weight: Array, decay: float = 0.99) -> Scale:
+        """Take in a window's returns; only steps of weight 1 count."""
+        mean, variance = moments(x, weight)
+        count = decay * self.count + 1
+        share = 1 / count
+        return Scale(
+            self.mean + share * (mean - self.mean),
+            self.square + share * (variance + mean * mean - self.square),
+            count,
+        )
+
+    @property
+    def deviation(self) -> Array:
+        return jnp.sqrt(jnp.maximum(self.square - self.mean**2, 1e-4))
+
+    def down(self, x: Array) -> Array:
+        return (x - self.mean) / self.deviation
+
+    def up(self, x: Array) -> Array:
+        return x * self.deviation + self.mean
+
+
+class Carry(NamedTuple):
+    """What an actor remembers."""
+
+    hidden: Array  # [B,N,H]
+    last: Array  # [B,N,A] its previous action; width 0 if not asked for
+
+
+class Record(NamedTuple):
+    """What is kept of a decision."""
+
+    raw: Array  # the draw behind the action
+    log_prob: Array  # [B,N]
+
+
+class Learner(NamedTuple):
+    params: dict[str, Any]  # actor, critic
+    target: Any  # a critic that follows, where the member keeps one
+    opt: dict[str, Any]
+    scale: Scale
+
+
+class Batch(NamedTuple):
+    """Rows to learn from, `[T,B,…]`; when nothing is recurrent time is folded into B."""
+
+    scene: Scene
+    record: Record
+    weight: Array  # [T,B,N]
+    target: Array  # [T,B,N] for the critic
+    value: Array  # [T,B,N] the critic's before any update
+    advantage: Array  # [T,B,N]
+    actor_carry: Array  # [1,B,N,H]
+    critic_carry: Array  # [1,B,N or 1,H]
+
+
+class Policy(Algorithm):
+    """The family. Members override `critic_sees`, `regress` and `losses`."""
+
+    critic_sees: ClassVar[tuple[See, ...]] = (OBS, ID)
+
+    def __init__(self, config: PolicyConfig, spec: Spec):
+        super().__init__(config, spec)
+        self.config: Any = config
+        self.owner = owners(config.sharing, spec)
+        told_apart = spec.n > 1 and len(set(self.owner)) < spec.n
+        actor = (OBS, *((LAST_ACTION,) if config.last_action else ()), ID)
+        self.sees: dict[str, tuple[See, ...]] = {
+            part: tuple(see for see in sees if see is not ID or told_apart)
+            for part, sees in {"actor": actor, "critic": self.critic_sees}.items()
+        }
+        self.critic_rows = 1 if self.sees["critic"] == (STATE,) and max(self.owner) == 0 else spec.n
+        self.tx = adam(config.max_grad_norm)
+
+    # -- nets ---------------------------------------------------------------------------------------------------
+
+    critic_torso: ClassVar[str | None] = None  # None: the config's
+    critic_outputs = 1
+
+    def init(self, rng: Rng) -> Learner:
+        c = self.config
+        torso = {"actor": c.torso, "critic": self.critic_torso or c.torso}
+        torso = {
+            part: TORSOS[kind](rng, self.owner, width(self.sees[part], self.spec), c.hidden, c.layers, c.activation)
+            for part, kind in torso.items()
+        }
+        actor = Actor(torso["actor"], policy_head(rng, self.owner, c.hidden, self.spec, c.squash))
+        critic = Critic(torso["critic"], Dense(rng, self.owner, c.hidden, self.critic_outputs, gain=1.0))
+        params = {"actor": actor, "critic": critic}
+        opt = {part: self.tx.init(net) for part, net in params.items()}
+        return Learner(params, self.init_target(critic), opt, Scale(jnp.zeros(()), jnp.ones(()), jnp.zeros(())))
+
+    def init_target(self, critic: Critic) -> Any:
+        return None
+
+    # -- acting -------------------------------------------------------------------------------------------------
+
+    def carry(self, learner: Learner, games: int) -> Carry:
+        last = self.spec.action.size if self.config.last_action else 0
+        hidden = learner.params["actor"].torso.carry(games, self.spec.n)
+        return Carry(hidden, jnp.zeros((games, self.spec.n, last)))
+
+    def act(self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool) -> Decision:
+        last = carry.last * ~view.first[:, None, None]
+        scene = jax.tree.map(lambda x: x[None], Scene(view, last))
+        dist, hidden = self.policy(learner.params["actor"], scene, carry.hidden, clock)
+        raw = dist.mode() if greedy else dist.sample(key)
+        log_prob, action = dist.log_prob(raw)[0], dist.action(raw)[0]
+        remembered = as_input(action, self.spec) if self.config.last_action else carry.last
+        return Decision(action, Carry(hidden, remembered), Record(raw[0], log_prob))
+
+    def policy(self, actor: Actor, scene: Scene, carry: Array, clock: Clock) -> tuple[Any, Array]:
+        """The acting policy at every instant of a scene."""
+        return actor(look(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal)
+
+    # -- learning -----------------------------------------------------------------------------------------------
+
+    def memory(self, learner: Learner, games: int) -> Rollout:
+        return Rollout(learner.params["critic"].torso.carry(games, self.critic_rows))
+
+    def remember(self, memory: Rollout, window: Window) -> Rollout:
+        return memory._replace(window=window)
+
+    def learn(self, learner: Learner, memory: Rollout, key: Array, clock: Clock) -> tuple[Learner, Rollout, Metrics]:
+        key_regress, key_rows = jax.random.split(key)
+        learner, batch, carry = self.prepare(learner, memory, key_regress, clock)
+        if not self.recurrent:
+            batch = _fold_time(batch)
+        rows = _minibatches(key_rows, batch.weight.shape[1], self.config.epochs, self.config.minibatches)
+        learner, metrics = jax.lax.scan(partial(self._update, batch, clock), learner, rows)
+        return learner, Rollout(carry), jax.tree.map(jnp.mean, metrics)
+
+    @property
+    def recurrent(self) -> bool:
+        return self.config.torso != "mlp"
+
+    def prepare(self, learner: Learner, memory: Rollout, key: Array, clock: Clock) -> tuple[Learner, Batch, Array]:
+        """Targets and advantages of the whole window, before any update."""
+        window, c = memory.window, self.config
+        assert window is not None
+        reward, discount = pool(window.reward, window.discount, c.reward)
+        scene, end = self._scenes(window)
+        values, carry = self.regress(learner, scene, end, memory.carry, window, key, clock)
+        adv = advantages(reward, discount, values, window.valid, c.gamma, c.lam)
+        target, weight = adv + values[:-1], window.weight
+        if c.normalise_value:
+            learner = learner._replace(scale=learner.scale.update(target, weight))
+        if c.normalise_advantage:
+            mean, variance = moments(adv, weight)
+            adv = (adv - mean) / (jnp.sqrt(variance) + 1e-8)
+        batch = Batch(
+            scene, window.record, weight, target, values[:-1], adv, window.carry.hidden[None], memory.carry[None]
+        )
+        return learner, batch, carry
+
+    def _scenes(self, window: Window) -> tuple[Scene, Scene]:
+        """Instants 0…T-1 with their actions, and instant T alone."""
+        last = window.carry.last[None]
+        if self.config.last_action:
+            last = jnp.concatenate([last, as_input(window.action, self.spec)])
+            last = last * ~window.view.first[..., None, None]
+        else:
+            last = jnp.broadcast_to(last, (len(window.view.first), *last.shape[1:]))
+        whole = Scene(window.view, last)
+        scene = jax.tree.map(lambda x: x[:-1], whole)._replace(action=window.action)
+        return scene, jax.tree.map(lambda x: x[-1:], whole)
+
+    def regress(
+        self, learner: Learner, scene: Scene, end: Scene, carry: Array, window: Window, key: Array, clock: Clock
+    ) -> tuple[Array, Array]:
+        """Values `[T+1,B,N]` that returns bootstrap from, and the critic's carry at instant T."""
+        before, carry = self.critic(learner.params["critic"], scene, carry)
+        last, _ = self.critic(learner.params["critic"], end, carry)
+        values = jnp.concatenate([before, last])[..., 0]
+        if self.config.normalise_value:
+            values = learner.scale.up(values)
+        return jnp.broadcast_to(values, window.view.reward.shape), carry
+
+    def critic(self, critic: Critic, scene: Scene, carry: Array) -> tuple[Array, Array]:
+        """The critic's outputs at every instant of a scene, `[T,B,N or 1,…]`."""
+        return critic(look(self.sees["critic"], scene, self.spec), carry, scene.view.first)
+
+    def _update(self, batch: Batch, clock: Clock, learner: Learner, rows: Array) -> tuple[Learner, Metrics]:
+        """One gradient step on some rows."""
+        c = self.config
+        if c.minibatches > 1:
+            batch = jax.tree.map(lambda x: x.at[:, rows].get(mode="promise_in_bounds"), batch)
+        grads, metrics = jax.grad(self.losses, has_aux=True)(learner.params, learner, batch, clock)
+        rates = {"actor": c.lr, "critic": c.critic_lr or c.lr}
+        rates = {part: annealed(rate, c.anneal, clock.progress) for part, rate in rates.items()}
+        params, opt, norms = descend(self.tx, learner.params, learner.opt, grads, rates)
+        learner = learner._replace(params=params, opt=opt)
+        return self.updated(learner), total(metrics) | norms
+
+    def updated(self, learner: Learner) -> Learner:
+        """What follows a gradient step."""
+        return learner
+
+    def losses(self, params: dict, learner: Learner, batch: Batch, clock: Clock) -> tuple[Array, Metrics]:
+        """The member's losses, each device's share, summed."""
+        dist, _ = self.policy(params["actor"], batch.scene, batch.actor_carry[0], clock)
+        actor, metrics = self.actor_loss(dist, batch)
+        entropy = masked_mean(dist.entropy(), batch.weight)
+        critic = self.critic_loss(params["critic"], learner, batch)
+        metrics |= {"actor_loss": actor, "critic_loss": critic, "entropy": entropy}
+        return actor - self.config.entropy * entropy + critic, metrics
+
+    def actor_loss(self, dist: Any, batch: Batch) -> tuple[Array, Metrics]:
+        """−log π · A."""
+        return -masked_mean(dist.log_prob(batch.record.raw) * batch.advantage, batch.weight), {}
+
+    def critic_loss(self, critic: Critic, learner: Learner, batch: Batch) -> Array:
+        """Squared error of the values, in the critic's own unit."""
+        out, _ = self.critic(critic, batch.scene, batch.critic_carry[0])
+        target = self.unit(learner, batch.target)
+        return masked_mean(0.5 * (out[..., 0] - target) ** 2, batch.weight)
+
+    def unit(self, learner: Learner, value: Array) -> Array:
+        """A return in the unit the critic predicts."""
+        return learner.scale.down(value) if self.config.normalise_value else value
+
+
+def _fold_time(batch: Batch) -> Batch:
+    """`[T,B,…]` -> `[1,T·B,…]`: nothing is recurrent, so every step is a row of its own. Carries are empty."""
+    count = batch.weight.shape[0] * batch.weight.shape[1]
+    folded = jax.tree.map(lambda x: x.reshape(1, count, *x.shape[2:]), batch._replace(actor_carry=None, critic_carry=None))
+    empty = {k: jnp.zeros((1, count, *getattr(batch, k).shape[2:])) for k in ("actor_carry", "critic_carry")}
+    return folded._replace(**empty)
+
+
+def _minibatches(key: Array, rows: int, epochs: int, minibatches: int) -> Array:
+    """Row numbers `[epochs·minibatches, rows/minibatches]`: each epoch is a shuffle of all rows.
+
+    One sort of plain integers per epoch, each a row number below random bits; `jax.random.permutation` sorts pairs,
+    several times. Rows that draw the same bits keep their order, which matters only at a minibatch's edge.
+    """
+    low = jnp.uint32((1 << max(rows - 1, 1).bit_length()) - 1)
+    tickets = jax.random.bits(key, (epochs, rows)) & ~low | jnp.arange(rows, dtype=jnp.uint32)
+    order = jnp.sort(tickets, axis=-1) & low
+    return order.astype(jnp.int32).reshape(epochs * minibatches, rows // minibatches)

@@ -1,0 +1,55 @@
+"""Proximal policy optimisation (PPO; Schulman et al. 2017). With several agents: IPPO (de Witt et al. 2020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from ..parallel import masked_mean
+from .base import Metrics
+from .policy import Batch, Critic, Learner, Policy, PolicyConfig
+
+
+@dataclass(frozen=True)
+class PPOConfig(PolicyConfig):
+    """PPO's own settings beside the family's."""
+
+    epochs: int = 4
+    """Passes over each window."""
+    minibatches: int = 4
+    """Gradient steps per pass; games are split when recurrent, (game, step) rows otherwise."""
+    clip: float = 0.2
+    """How far the probability ratio may move before its gradient stops."""
+    clip_value: float = 0.0
+    """How far a value may move in one window, in the critic's unit; 0 lets it move freely."""
+
+
+class PPO(Policy):
+    """A clipped ratio of new to acting probabilities in place of log π (eq. 7)."""
+
+    name = "ppo"
+    Config = PPOConfig
+
+    def actor_loss(self, dist: Any, batch: Batch) -> tuple[Array, Metrics]:
+        clip = self.config.clip
+        log_ratio = dist.log_prob(batch.record.raw) - batch.record.log_prob
+        ratio = jnp.exp(log_ratio)
+        gain = jnp.minimum(ratio * batch.advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * batch.advantage)
+        metrics = {
+            "approx_kl": masked_mean(ratio - 1 - log_ratio, batch.weight),
+            "clip_fraction": masked_mean((jnp.abs(ratio - 1) > clip).astype(jnp.float32), batch.weight),
+        }
+        return -masked_mean(gain, batch.weight), metrics
+
+    def critic_loss(self, critic: Critic, learner: Learner, batch: Batch) -> Array:
+        clip = self.config.clip_value
+        if not clip:
+            return super().critic_loss(critic, learner, batch)
+        out, _ = self.critic(critic, batch.scene, batch.critic_carry[0])
+        value, before = out[..., 0], self.unit(learner, batch.value)
+        target = self.unit(learner, batch.target)
+        near = before + jnp.clip(value - before, -clip, clip)
+        return masked_mean(0.5 * jnp.maximum((value - target) ** 2, (near - target) ** 2), batch.weight)

@@ -1,0 +1,103 @@
+"""Repeated matrix games: every agent picks an action, a table says what each one earns.
+
+Settings of Papoudakis et al., "Benchmarking Multi-Agent Deep RL Algorithms in Cooperative Tasks" (2021): 25
+repetitions, after which the game is truly over, and an observation that never changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..types import Discrete, Spec
+from .base import Game, at_least, within
+
+
+@dataclass(frozen=True)
+class MatrixGame(Game):
+    """Base of the matrix games: a subclass names its sides and gives its table."""
+
+    repetitions: int = 25
+    """rounds per episode; 1 makes it a one-step game"""
+
+    sides = {"agent": 2}  # agents of each team
+
+    def __post_init__(self) -> None:
+        at_least(1, repetitions=self.repetitions)
+
+    @cached_property
+    def payoff(self) -> np.ndarray:
+        """What the joint action earns: `[A,A,…]` for all alike, or `[N,A,A,…]` for each agent, teams in order."""
+        raise NotImplementedError
+
+    @property
+    def limit(self) -> int:
+        return self.repetitions
+
+    @cached_property
+    def teams(self) -> dict[str, Spec]:
+        count = sum(self.sides.values())
+        sizes = iter(self.payoff.shape[-count:])
+        teams = {}
+        for team, n in self.sides.items():
+            own = tuple(next(sizes) for _ in range(n))
+            names = tuple(f"{team}_{i}" for i in range(n))
+            teams[team] = Spec(names, obs=1, state=count, action=Discrete(max(own)), action_sizes=own)
+        return teams
+
+    def start(self, key: Array, games: int) -> Array:
+        return jnp.zeros((sum(self.sides.values()), games))
+
+    def advance(self, key: Array, world: Array, actions: dict[str, Array]) -> Array:
+        joint = tuple(action for team in self.sides for action in actions[team])
+        earned = jnp.asarray(self.payoff, jnp.float32)[(..., *joint)]
+        return jnp.broadcast_to(earned, world.shape)
+
+    def observe(self, world: Array) -> dict[str, Array]:
+        return {team: jnp.ones((n, 1, world.shape[-1])) for team, n in self.sides.items()}
+
+    def reward(self, world: Array) -> dict[str, Array]:
+        ends = np.cumsum(list(self.sides.values()))[:-1]
+        return dict(zip(self.sides, jnp.split(world, ends), strict=True))
+
+    def terminal(self, world: Array, clock: Array) -> Array:
+        return clock >= self.repetitions
+
+
+@dataclass(frozen=True)
+class Climbing(MatrixGame):
+    """Claus and Boutilier (1998): the best joint action stands next to the worst."""
+
+    name = "matrix/climbing"
+    payoff = np.array([[11, -30, 0], [-30, 7, 6], [0, 0, 5]])
+
+
+@dataclass(frozen=True)
+class Penalty(MatrixGame):
+    """Claus and Boutilier (1998): two best joint actions, and a penalty for mixing them up."""
+
+    k: float = -100.0
+    """earned when the agents aim at different optima"""
+
+    name = "matrix/penalty"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        within(-np.inf, 0, k=self.k)
+
+    @cached_property
+    def payoff(self) -> np.ndarray:
+        return np.array([[self.k, 0, 10], [0, 2, 0], [10, 0, self.k]])
+
+
+@dataclass(frozen=True)
+class MatchingPennies(MatrixGame):
+    """Zero-sum: `even` wins when the pennies match, `odd` when they differ."""
+
+    name = "matrix/matching_pennies"
+    sides = {"even": 1, "odd": 1}
+    payoff = np.array([[[1, -1], [-1, 1]], [[-1, 1], [1, -1]]])

@@ -1,0 +1,23 @@
+"""The multi-agent particle games, step for step those of the `mpe2` package."""
+
+from .simple import Simple
+from .simple_adversary import SimpleAdversary
+from .simple_crypto import SimpleCrypto
+from .simple_push import SimplePush
+from .simple_reference import SimpleReference
+from .simple_speaker_listener import SimpleSpeakerListener
+from .simple_spread import SimpleSpread
+from .simple_tag import SimpleTag
+from .simple_world_comm import SimpleWorldComm
+
+__all__ = [
+    "Simple",
+    "SimpleAdversary",
+    "SimpleCrypto",
+    "SimplePush",
+    "SimpleReference",
+    "SimpleSpeakerListener",
+    "SimpleSpread",
+    "SimpleTag",
+    "SimpleWorldComm",
+]

@@ -1,0 +1,129 @@
+"""Heads by action space: features -> a distribution over an agent's actions.
+
+A distribution draws `raw` values, whose log-probability can be evaluated again, and `action` turns them into what
+the game receives.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..types import Box, Discrete, Spec
+from .layers import Dense, Rng
+
+ILLEGAL = -1e9  # a finite logit, so that a row without any legal action stays finite
+
+
+class Categorical(NamedTuple):
+    log_probs: Array  # […,N,A] normalised over the legal actions
+
+    def sample(self, key: Array) -> Array:
+        """By inverting the cumulative distribution: one random number per agent instead of one per action."""
+        probs = jnp.exp(self.log_probs)
+        size = probs.shape[-1]
+        below = (probs[..., None, :] * jnp.tri(size)).sum(-1)
+        draw = 1.0 - jax.random.uniform(key, (*probs.shape[:-1], 1))  # in (0,1]: probability 0 is never reached
+        return jnp.argmax((below >= draw * below[..., -1:]) & (probs > 0), -1)
+
+    def mode(self) -> Array:
+        return jnp.argmax(self.log_probs, -1)
+
+    def action(self, raw: Array) -> Array:
+        return raw
+
+    def log_prob(self, raw: Array) -> Array:
+        return pick(self.log_probs, raw)
+
+    def entropy(self) -> Array:
+        return -(jnp.exp(self.log_probs) * self.log_probs).sum(-1)
+
+
+class Gaussian(NamedTuple):
+    mean: Array  # […,N,A]
+    log_std: Array  # broadcastable to it
+    used: Array  # […,N,A] bool dimensions that this agent has
+    low: Array  # [A]
+    high: Array  # [A]
+    squash: bool | Array
+
+    def sample(self, key: Array) -> Array:
+        return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape)
+
+    def mode(self) -> Array:
+        return self.mean
+
+    def action(self, raw: Array) -> Array:
+        """Within the bounds: squashed by tanh, or clipped."""
+        middle, half = (self.high + self.low) / 2, (self.high - self.low) / 2
+        return jnp.where(self.squash, middle + half * jnp.tanh(raw), jnp.clip(middle + half * raw, self.low, self.high))
+
+    def log_prob(self, raw: Array) -> Array:
+        """Of the action a raw draw stands for (before clipping, when clipped)."""
+        z = (raw - self.mean) * jnp.exp(-self.log_std)
+        density = -0.5 * (z * z + jnp.log(2 * jnp.pi)) - self.log_std - self._log_slope(raw)
+        return (density * self.used).sum(-1)
+
+    def entropy(self) -> Array:
+        """Of the Gaussian, stretched by the squashing at its mean: exact when clipped, first order when squashed."""
+        entropy = 0.5 * jnp.log(2 * jnp.pi * jnp.e) + self.log_std + self._log_slope(self.mean)
+        return (entropy * self.used).sum(-1)
+
+    def _log_slope(self, raw: Array) -> Array:
+        half = (self.high - self.low) / 2
+        tanh = 2 * (jnp.log(2.0) - raw - jax.nn.softplus(-2 * raw))
+        return jnp.log(half) + jnp.where(self.squash, tanh, 0.0)
+
+
+def masked(logits: Array, legal: Array) -> Categorical:
+    """Over the legal actions only; over all of them where none is legal."""
+    legal = legal | ~legal.any(-1, keepdims=True)
+    return Categorical(jax.nn.log_softmax(jnp.where(legal, logits, ILLEGAL)))
+
+
+def uniform(legal: Array) -> Categorical:
+    """Every legal action alike."""
+    return masked(jnp.zeros(legal.shape), legal)
+
+
+class CategoricalHead(eqx.Module):
+    logits: Dense
+
+    def __init__(self, rng: Rng, owner: tuple[int, ...], hidden: int, space: Discrete):
+        self.logits = Dense(rng, owner, hidden, space.n, gain=0.01)
+
+    def __call__(self, features: Array, legal: Array) -> Categorical:
+        return masked(self.logits(features), legal)
+
+
+class GaussianHead(eqx.Module):
+    mean: Dense
+    log_std: Array  # [G,A]
+    space: Box = eqx.field(static=True)
+    squash: bool = eqx.field(static=True)
+
+    def __init__(self, rng: Rng, owner: tuple[int, ...], hidden: int, space: Box, squash: bool):
+        self.mean = Dense(rng, owner, hidden, space.size, gain=0.01)
+        self.log_std = jnp.full((max(owner) + 1, space.size), -0.5)
+        self.space, self.squash = space, squash
+
+    def __call__(self, features: Array, legal: Array) -> Gaussian:
+        log_std = self.log_std[jnp.asarray(self.mean.owner)]
+        low, high = jnp.asarray(self.space.low), jnp.asarray(self.space.high)
+        return Gaussian(self.mean(features), log_std, legal, low, high, self.squash)
+
+
+def policy_head(rng: Rng, owner: tuple[int, ...], hidden: int, spec: Spec, squash: bool):
+    """The head for a team's action space."""
+    if isinstance(spec.action, Box):
+        return GaussianHead(rng, owner, hidden, spec.action, squash)
+    return CategoricalHead(rng, owner, hidden, spec.action)
+
+
+def pick(values: Array, action: Array) -> Array:
+    """`values[…,action]`, as a masked sum: its gradient then needs no scatter."""
+    return (values * jax.nn.one_hot(action, values.shape[-1])).sum(-1)

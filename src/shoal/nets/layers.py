@@ -1,0 +1,89 @@
+"""Layers whose parameters carry an owner axis: one set for all agents, one each, or by a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..types import ShoalError, Spec
+
+
+Rng = np.random.Generator
+
+
+def owners(sharing: str, spec: Spec) -> tuple[int, ...]:
+    """Who owns the parameters of each agent: `shared`, `own`, or a partition such as `0,0,1`."""
+    if sharing == "shared":
+        return (0,) * spec.n
+    if sharing == "own":
+        return tuple(range(spec.n))
+    try:
+        owner = tuple(int(part) for part in sharing.split(","))
+    except ValueError:
+        raise ShoalError(f"sharing must be shared, own or a partition such as 0,0,1, not {sharing!r}") from None
+    if len(owner) != spec.n or sorted(set(owner)) != list(range(len(set(owner)))):
+        raise ShoalError(
+            f"the partition {sharing!r} must give each of the {spec.n} agents an owner, numbered from 0 without gaps"
+        )
+    return owner
+
+
+class Dense(eqx.Module):
+    """`x W + b` for every agent. Inputs come as parts, each `[…,N or 1,F]`, that are read as if joined.
+
+    A part all agents have in common (the state) is thereby multiplied once, not once per agent.
+    """
+
+    weight: Array  # [G,F,H]
+    bias: Array  # [G,H]
+    owner: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, rng: Rng, owner: tuple[int, ...], ins: int, outs: int, gain: float = 2**0.5):
+        groups = max(owner) + 1
+        self.weight = jnp.asarray(np.stack([gain * _orthogonal(rng, ins, outs) for _ in range(groups)]))
+        self.bias = jnp.zeros((groups, outs))
+        self.owner = owner
+
+    def __call__(self, *parts: Array) -> Array:
+        weight, bias = self._by_agent()
+        out, row = bias, 0
+        for part in parts:
+            out = out + _matmul(part, weight[..., row : row + part.shape[-1], :])
+            row += part.shape[-1]
+        return out
+
+    def _by_agent(self) -> tuple[Array, Array]:
+        groups = len(self.weight)
+        if groups == 1:
+            return self.weight[0], self.bias[0]
+        if groups == len(self.owner):
+            return self.weight, self.bias
+        owner = jnp.asarray(self.owner)
+        return self.weight[owner], self.bias[owner]
+
+
+def _orthogonal(rng: Rng, ins: int, outs: int) -> np.ndarray:
+    """A random matrix with orthonormal rows or columns (Saxe et al. 2014); on the host, where QR needs no compiling."""
+    q, r = np.linalg.qr(rng.normal(size=(max(ins, outs), min(ins, outs))))
+    q = q * np.sign(np.diag(r))
+    return (q if ins >= outs else q.T).astype(np.float32)
+
+
+def _matmul(x: Array, weight: Array) -> Array:
+    """`[…,N or 1,F]` times `[F,H]` for all agents, or `[N,F,H]` for each.
+
+    Leading axes are folded first: XLA's gradient of a matmul with several of them copies its operand transposed.
+    """
+    if weight.ndim == 2:
+        return (x.reshape(-1, x.shape[-1]) @ weight).reshape(*x.shape[:-1], -1)
+    x = jnp.broadcast_to(x, (*x.shape[:-2], weight.shape[0], x.shape[-1]))
+    out = jnp.einsum("rnf,nfh->rnh", x.reshape(-1, *x.shape[-2:]), weight)
+    return out.reshape(*x.shape[:-1], -1)
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": jnp.tanh, "relu": jax.nn.relu}

@@ -1,0 +1,113 @@
+"""Torsos, one signature: input parts `[T,B,N or 1,F]`, a carry, `first [T,B]` -> features `[T,B,N,H]`, a carry."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from .layers import ACTIVATIONS, Dense, Rng
+
+Parts = tuple[Array, ...]
+
+
+class Mlp(eqx.Module):
+    """Dense layers; remembers nothing."""
+
+    layers: tuple[Dense, ...]
+    activation: str = eqx.field(static=True)
+
+    def __init__(self, rng: Rng, owner: tuple[int, ...], ins: int, hidden: int, layers: int, activation: str):
+        self.layers = tuple(Dense(rng, owner, hidden if i else ins, hidden) for i in range(layers))
+        self.activation = activation
+
+    def carry(self, games: int, rows: int) -> Array:
+        return jnp.zeros((games, rows, 0))
+
+    def __call__(self, parts: Parts, carry: Array, first: Array) -> tuple[Array, Array]:
+        for layer in self.layers:
+            parts = (ACTIVATIONS[self.activation](layer(*parts)),)
+        return parts[0], carry
+
+
+class Gru(eqx.Module):
+    """Dense layers, then a GRU cell (Cho et al. 2014) unrolled along the stream; `first` zeroes its carry."""
+
+    inner: Mlp
+    inputs: Dense  # [H] -> [3H], of all instants at once, outside the time scan
+    hidden: Dense  # [H] -> [3H]
+
+    def __init__(self, rng: Rng, owner: tuple[int, ...], ins: int, hidden: int, layers: int, activation: str):
+        self.inner = Mlp(rng, owner, ins, hidden, max(layers - 1, 1), activation)
+        self.inputs = Dense(rng, owner, hidden, 3 * hidden, gain=1.0)
+        self.hidden = Dense(rng, owner, hidden, 3 * hidden, gain=1.0)
+
+    def carry(self, games: int, rows: int) -> Array:
+        return jnp.zeros((games, rows, self.hidden.weight.shape[1]))
+
+    def __call__(self, parts: Parts, carry: Array, first: Array) -> tuple[Array, Array]:
+        features, _ = self.inner(parts, carry, first)
+        keep = (~first).astype(features.dtype)[..., None, None]
+        states = unroll(self.hidden, self.inputs(features), carry, keep)
+        return states, states[-1]
+
+
+TORSOS = {"mlp": Mlp, "gru": Gru}
+
+
+@jax.custom_vjp
+def unroll(hidden: Dense, gates: Array, carry: Array, keep: Array) -> Array:
+    """Hidden states `[T,B,N,H]` of a GRU from its input gates `[T,B,N,3H]`.
+
+    Its derivative is written by hand because autodiff adds up the gradient of the recurrent weights step by step;
+    here it is one matmul over all steps.
+    """
+    return _forward(hidden, gates, carry, keep)[0]
+
+
+def _forward(hidden: Dense, gates: Array, carry: Array, keep: Array) -> tuple[Array, tuple[Array, ...]]:
+    def step(h: Array, now: tuple[Array, Array]) -> tuple[Array, tuple[Array, ...]]:
+        x, kept = now
+        before = h * kept
+        recurrent = hidden(before)
+        reset, update, new_x = jnp.split(x, 3, -1)
+        reset_h, update_h, new_h = jnp.split(recurrent, 3, -1)
+        reset, update = jax.nn.sigmoid(reset + reset_h), jax.nn.sigmoid(update + update_h)
+        new = jnp.tanh(new_x + reset * new_h)
+        h = new + update * (before - new)
+        return h, (h, before, reset, update, new, new_h)
+
+    _, (states, *saved) = jax.lax.scan(step, carry, (gates, keep))
+    return states, tuple(saved)
+
+
+def _unroll_fwd(hidden: Dense, gates: Array, carry: Array, keep: Array) -> tuple[Array, tuple]:
+    states, saved = _forward(hidden, gates, carry, keep)
+    return states, (hidden, keep, saved)
+
+
+def _unroll_bwd(residual: tuple, grad: Array) -> tuple:
+    hidden, keep, (before, reset, update, new, new_h) = residual
+
+    def step(later: Array, now: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
+        grad, kept, before, reset, update, new, new_h = now
+        grad = grad + later
+        pre_new = grad * (1 - update) * (1 - new * new)
+        pre_update = grad * (before - new) * update * (1 - update)
+        pre_reset = pre_new * new_h * reset * (1 - reset)
+        recurrent = jnp.concatenate([pre_reset, pre_update, pre_new * reset], -1)
+        (through,) = jax.vjp(hidden, before)[1](recurrent)
+        return (grad * update + through) * kept, (pre_new, recurrent)
+
+    start = jnp.zeros_like(grad[0])
+    carry, (pre_new, recurrent) = jax.lax.scan(
+        step, start, (grad, keep, before, reset, update, new, new_h), reverse=True
+    )
+    (weights,) = jax.vjp(lambda dense: dense(before), hidden)[1](recurrent)
+    size = pre_new.shape[-1]
+    gates = jnp.concatenate([recurrent[..., : 2 * size], pre_new], -1)
+    return weights, gates, carry, jnp.zeros_like(keep)
+
+
+unroll.defvjp(_unroll_fwd, _unroll_bwd)

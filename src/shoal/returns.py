@@ -1,0 +1,39 @@
+"""Returns and advantages on the view stream: pure functions, arrays in, arrays out.
+
+Every one of them reads `discount` (0 where the task ended) for bootstrapping and `valid` (0 on the dummy transition
+over a reset) for succession, so that truncation, termination and several episodes in a row need no special case.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+def advantages(reward: Array, discount: Array, values: Array, valid: Array, gamma: float, lam: float) -> Array:
+    """λ-weighted sums of TD errors (GAE, Schulman et al. 2016, eq. 16), `[T,…]` from `values [T+1,…]`.
+
+    Adding `values[:-1]` gives TD(λ) targets; λ = 1 sums rewards to the window's end and bootstraps there.
+    """
+    delta = valid * (reward + gamma * discount * values[1:] - values[:-1])
+    decay = valid * (gamma * lam) * discount
+    _, adv = jax.lax.scan(_accumulate, jnp.zeros_like(delta[0]), (delta, decay), reverse=True, unroll=8)
+    return adv
+
+
+def _accumulate(later: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
+    delta, decay = step
+    now = delta + decay * later
+    return now, now
+
+
+def pool(reward: Array, discount: Array, how: str) -> tuple[Array, Array]:
+    """Rewards and discounts `[…,N]` as one learner sees them.
+
+    A pooled reward goes with the team's discount: a dead agent still shares in what its team earns.
+    """
+    if how == "own":
+        return reward, discount
+    pooled = reward.mean(-1, keepdims=True) if how == "mean" else reward.sum(-1, keepdims=True)
+    return jnp.broadcast_to(pooled, reward.shape), jnp.broadcast_to(discount.max(-1, keepdims=True), discount.shape)

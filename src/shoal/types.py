@@ -1,0 +1,135 @@
+"""The records every part of Shoal speaks in.
+
+Axes, everywhere and in this order: `T` time, `B` games in parallel, `N` agents of a team, then `F` features,
+`A` actions, `S` state, `H` hidden.
+
+The stream never lies about succession. A game resets on the *next* step: the step that ends an episode returns the
+true final view; the following step ignores the action of that game and returns the opening view with `first = True`
+and reward 0. So instant `t+1` is always the true successor of instant `t`, except over that one dummy transition,
+whose `valid` is 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+
+class ShoalError(Exception):
+    """A mistake of the user's, told in one sentence that says what to change."""
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """Actions `0 … n-1`."""
+
+    n: int
+
+    @property
+    def size(self) -> int:
+        """Width of an action as a net reads it: one-hot."""
+        return self.n
+
+
+@dataclass(frozen=True)
+class Box:
+    """Real vectors between `low` and `high`."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @property
+    def size(self) -> int:
+        """Width of an action as a net reads it."""
+        return len(self.low)
+
+
+Space = Discrete | Box
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One team as the game promises it. Agents of different sizes are padded to the widest."""
+
+    agents: tuple[str, ...]
+    obs: int
+    state: int
+    action: Space
+    obs_sizes: tuple[int, ...] = ()  # each agent's own size, where they differ
+    action_sizes: tuple[int, ...] = ()
+
+    @property
+    def n(self) -> int:
+        return len(self.agents)
+
+
+class View(NamedTuple):
+    """What one team receives at one instant."""
+
+    obs: Array  # [B,N,F]
+    state: Array  # [B,S]
+    legal: Array  # [B,N,A] bool: actions allowed (Discrete), dimensions in use (Box)
+    alive: Array  # [B,N] bool: present and may act
+    first: Array  # [B] bool: this instant opens an episode
+    reward: Array  # [B,N] earned by the step that led here
+    discount: Array  # [B,N] 0 where the task ended with that step, 1 elsewhere, also where only time ran out
+
+
+class Decision(NamedTuple):
+    """What a policy answers to a view."""
+
+    action: Array  # [B,N] int (Discrete) or [B,N,A] float (Box)
+    carry: Any  # what the policy remembers; opaque to the loop
+    record: Any  # what the learner wants back verbatim
+
+
+class Window(NamedTuple):
+    """T transitions of one team: instants 0…T of the view stream and the decisions at 0…T-1."""
+
+    view: View  # every field [T+1,B,…]
+    action: Array  # [T,B,N] or [T,B,N,A]
+    record: Any  # [T,B,…]
+    carry: Any  # [B,…] the policy's carry at instant 0
+    carry_end: Any  # [B,…] and at instant T
+
+    @property
+    def valid(self) -> Array:
+        """[T,B,1] 0 on the dummy transition that leads to an opening view."""
+        return ~self.view.first[1:, :, None]
+
+    @property
+    def weight(self) -> Array:
+        """[T,B,N] 1 where a living agent's action led somewhere."""
+        return (self.valid & self.view.alive[:-1]).astype(jnp.float32)
+
+    @property
+    def reward(self) -> Array:
+        """[T,B,N] what each transition earned."""
+        return self.view.reward[1:]
+
+    @property
+    def discount(self) -> Array:
+        """[T,B,N] of each transition."""
+        return self.view.discount[1:]
+
+
+class Clock(NamedTuple):
+    """How far training has come, for schedules."""
+
+    steps: Array  # [] float32 valid environment steps so far
+    progress: Array  # [] float32 the same as a fraction of the run
+
+
+class TrainState(NamedTuple):
+    """Everything that decides the future. A checkpoint is exactly this pytree."""
+
+    game: Any  # the games' own states
+    views: dict[str, View]  # what each team sees now
+    carries: dict[str, Any]  # what each team's policy remembers
+    learners: dict[str, Any]  # parameters, targets, optimisers, normalisers
+    memories: dict[str, Any]  # each team's Rollout or Replay
+    key: Array
+    steps: Array  # [] uint32 valid environment steps so far
