@@ -15,7 +15,7 @@ from shoal.types import Discrete
 
 pytest.importorskip("mpe2")
 
-EPISODES = 32
+EPISODES = 24
 TOLERANCE = 1e-4
 SCENARIOS = sorted(env_id for env_id in GAMES if env_id.startswith("mpe/"))
 SETTINGS = [(env_id, {"continuous_actions": kind}) for env_id in SCENARIOS for kind in (False, True)] + [
@@ -51,7 +51,7 @@ def compare(game, instants, truth):
 
     def assert_close(ours, theirs):
         error = np.abs(ours - theirs)
-        assert error.max(initial=0.0, where=np.expand_dims(live, range(1, error.ndim - 1))) < TOLERANCE
+        assert error.max(initial=0.0, where=np.expand_dims(live, tuple(range(1, error.ndim - 1)))) < TOLERANCE
 
     agent = 0
     for team, spec in game.teams.items():

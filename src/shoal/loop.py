@@ -47,12 +47,15 @@ class Loop:
         own, same = PartitionSpec(AXIS), PartitionSpec()
         return TrainState(**{field: own if field in LOCAL else same for field in TrainState._fields})
 
+    @cached_property
+    def shardings(self) -> TrainState:
+        return jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), self.specs)
+
     def init(self, seed: int) -> TrainState:
         """The state before the first step."""
         rng = np.random.default_rng(seed)
         learners = {team: algorithm.init(rng) for team, algorithm in self.algorithms.items()}
-        shardings = jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), self.specs)
-        return jax.jit(self._open_all, out_shardings=shardings)(learners, jax.random.key(seed))
+        return jax.jit(self._open_all, out_shardings=self.shardings)(learners, jax.random.key(seed))
 
     def _open_all(self, learners: dict, key: Array) -> TrainState:
         shares = jax.vmap(partial(self._open, learners))(jax.random.split(key, self.devices))
@@ -76,7 +79,10 @@ class Loop:
             out_specs=(self.specs, PartitionSpec()),
             check_vma=False,
         )
-        return jax.jit(body, donate_argnums=0)
+        everywhere = NamedSharding(self.mesh, PartitionSpec())
+        return jax.jit(
+            body, donate_argnums=0, in_shardings=(self.shardings,), out_shardings=(self.shardings, everywhere)
+        )
 
     def _run(self, iterations: int, state: TrainState) -> tuple[TrainState, dict]:
         own = {field: jax.tree.map(lambda x: x[0], getattr(state, field)) for field in LOCAL}

@@ -1,4 +1,4 @@
-"""Gradient steps, summed over devices, and target networks that follow."""
+"""Gradient steps, and target networks that follow."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from .parallel import total
-
 
 def adam(max_norm: float) -> optax.GradientTransformation:
     """Adam directions of norm-clipped gradients; the caller scales them by its learning rate."""
@@ -20,8 +18,7 @@ def adam(max_norm: float) -> optax.GradientTransformation:
 def descend(
     tx: optax.GradientTransformation, params: dict, opt: dict, grads: dict, rates: dict[str, Array]
 ) -> tuple[dict, dict, dict[str, Array]]:
-    """One step of every part of `params` at its own rate; `grads` are one device's share."""
-    grads = total(grads)
+    """One step of every part of `params` at its own rate."""
     new_params, new_opt, norms = {}, {}, {}
     for part, rate in rates.items():
         updates, new_opt[part] = tx.update(grads[part], opt[part])

@@ -8,27 +8,28 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
 AXIS = "devices"
 
 
-def total(x):
-    """Sum over the devices; of every leaf, for a pytree."""
-    return jax.lax.psum(x, AXIS)
+def total(tree):
+    """Every leaf summed over the devices, in one exchange."""
+    if jax.lax.axis_size(AXIS) == 1:
+        return tree
+    flat, unravel = ravel_pytree(tree)
+    return unravel(jax.lax.psum(flat, AXIS))
 
 
-def masked_mean(x: Array, weight: Array) -> Array:
-    """Each device's share of the weighted mean over all devices: the shares add up to it, and so do their gradients.
+def shares(weight: Array) -> Array:
+    """Weights that add up to 1 over all devices; all 0 for an empty mask.
 
-    An empty mask gives 0.
+    `(x * shares).sum()` is a device's part of the weighted mean: the parts add up to it, and so do their gradients.
     """
-    count = total(jax.lax.stop_gradient(jnp.broadcast_to(weight, x.shape).sum()))
-    return (x * weight).sum() / jnp.maximum(count, 1.0)
+    return weight / jnp.maximum(total(weight.sum()), 1.0)
 
 
-def moments(x: Array, weight: Array) -> tuple[Array, Array]:
-    """Weighted mean and variance over all devices."""
-    weight = jnp.broadcast_to(weight, x.shape)
-    sums = total(jnp.stack([(x * weight).sum(), (x * x * weight).sum(), weight.sum()]))
-    mean, square = sums[:2] / jnp.maximum(sums[2], 1.0)
+def moments(x: Array, share: Array) -> tuple[Array, Array]:
+    """Mean and variance under such weights, over all devices."""
+    mean, square = total(((x * share).sum(), (x * x * share).sum()))
     return mean, jnp.maximum(square - mean * mean, 0.0)

@@ -13,7 +13,7 @@ from ..explore import floored, linear
 from ..nets.heads import Categorical, pick
 from ..nets.sees import ID, OBS, OTHERS_ACTION, STATE, Scene
 from ..optim import follow
-from ..parallel import masked_mean, moments
+from ..parallel import moments
 from ..types import Clock, Discrete, Spec, Window
 from .base import Metrics
 from .policy import Actor, Batch, Critic, Learner, Policy, PolicyConfig
@@ -74,12 +74,12 @@ class COMA(Policy):
         dist, _ = self.policy(params["actor"], batch.scene, batch.actor_carry[0], clock)
         q, _ = self.critic(params["critic"], batch.scene, batch.critic_carry[0])
         taken = pick(q, batch.scene.action)
-        critic = masked_mean(0.5 * (taken - self.unit(learner, batch.target)) ** 2, batch.weight)
+        critic = (0.5 * (taken - self.unit(learner, batch.target)) ** 2 * batch.weight).sum()
         advantage = jax.lax.stop_gradient(taken - expectation(dist, q))
         if self.config.normalise_advantage:
             advantage = advantage / (jnp.sqrt(moments(advantage, batch.weight)[1]) + 1e-8)
         actor, metrics = self.actor_loss(dist, batch._replace(advantage=advantage))
-        entropy = masked_mean(dist.entropy(), batch.weight)
+        entropy = (dist.entropy() * batch.weight).sum()
         metrics |= {"actor_loss": actor, "critic_loss": critic, "entropy": entropy}
         return actor - self.config.entropy * entropy + critic, metrics
 

@@ -20,7 +20,7 @@ from ..nets.layers import Dense, Rng, owners
 from ..nets.sees import ID, LAST_ACTION, OBS, STATE, Scene, See, as_input, look, width
 from ..nets.torsos import TORSOS
 from ..optim import adam, annealed, descend
-from ..parallel import masked_mean, moments, total
+from ..parallel import moments, shares, total
 from ..returns import advantages, pool
 from ..types import Clock, Decision, ShoalError, Spec, View, Window
 from .base import Algorithm, Metrics
@@ -103,14 +103,13 @@ class Scale(NamedTuple):
     square: Array
     count: Array  # of updates, each decaying the last
 
-    def update(self, x: Array, weight: Array, decay: float = 0.99) -> Scale:
-        """Take in a window's returns; only steps of weight 1 count."""
-        mean, variance = moments(x, weight)
+    def update(self, x: Array, share: Array, decay: float = 0.99) -> Scale:
+        """Take in a window's returns; steps without weight do not count."""
+        mean, variance = moments(x, share)
         count = decay * self.count + 1
-        share = 1 / count
         return Scale(
-            self.mean + share * (mean - self.mean),
-            self.square + share * (variance + mean * mean - self.square),
+            self.mean + (mean - self.mean) / count,
+            self.square + (variance + mean * mean - self.square) / count,
             count,
         )
 
@@ -151,7 +150,7 @@ class Batch(NamedTuple):
 
     scene: Scene
     record: Record
-    weight: Array  # [T,B,N]
+    weight: Array  # [T,B,N] adding up to 1 over all devices once it comes to a gradient step
     target: Array  # [T,B,N] for the critic
     value: Array  # [T,B,N] the critic's before any update
     advantage: Array  # [T,B,N]
@@ -247,14 +246,14 @@ class Policy(Algorithm):
         scene, end = self._scenes(window)
         values, carry = self.regress(learner, scene, end, memory.carry, window, key, clock)
         adv = advantages(reward, discount, values, window.valid, c.gamma, c.lam)
-        target, weight = adv + values[:-1], window.weight
+        target, share = adv + values[:-1], shares(window.weight)
         if c.normalise_value:
-            learner = learner._replace(scale=learner.scale.update(target, weight))
+            learner = learner._replace(scale=learner.scale.update(target, share))
         if c.normalise_advantage:
-            mean, variance = moments(adv, weight)
+            mean, variance = moments(adv, share)
             adv = (adv - mean) / (jnp.sqrt(variance) + 1e-8)
         batch = Batch(
-            scene, window.record, weight, target, values[:-1], adv, window.carry.hidden[None], memory.carry[None]
+            scene, window.record, window.weight, target, values[:-1], adv, window.carry.hidden[None], memory.carry[None]
         )
         return learner, batch, carry
 
@@ -290,12 +289,13 @@ class Policy(Algorithm):
         c = self.config
         if c.minibatches > 1:
             batch = jax.tree.map(lambda x: x.at[:, rows].get(mode="promise_in_bounds"), batch)
-        grads, metrics = jax.grad(self.losses, has_aux=True)(learner.params, learner, batch, clock)
+        batch = batch._replace(weight=shares(batch.weight))
+        grads, metrics = total(jax.grad(self.losses, has_aux=True)(learner.params, learner, batch, clock))
         rates = {"actor": c.lr, "critic": c.critic_lr or c.lr}
         rates = {part: annealed(rate, c.anneal, clock.progress) for part, rate in rates.items()}
         params, opt, norms = descend(self.tx, learner.params, learner.opt, grads, rates)
         learner = learner._replace(params=params, opt=opt)
-        return self.updated(learner), total(metrics) | norms
+        return self.updated(learner), metrics | norms
 
     def updated(self, learner: Learner) -> Learner:
         """What follows a gradient step."""
@@ -305,20 +305,20 @@ class Policy(Algorithm):
         """The member's losses, each device's share, summed."""
         dist, _ = self.policy(params["actor"], batch.scene, batch.actor_carry[0], clock)
         actor, metrics = self.actor_loss(dist, batch)
-        entropy = masked_mean(dist.entropy(), batch.weight)
+        entropy = (dist.entropy() * batch.weight).sum()
         critic = self.critic_loss(params["critic"], learner, batch)
         metrics |= {"actor_loss": actor, "critic_loss": critic, "entropy": entropy}
         return actor - self.config.entropy * entropy + critic, metrics
 
     def actor_loss(self, dist: Any, batch: Batch) -> tuple[Array, Metrics]:
         """−log π · A."""
-        return -masked_mean(dist.log_prob(batch.record.raw) * batch.advantage, batch.weight), {}
+        return -(dist.log_prob(batch.record.raw) * batch.advantage * batch.weight).sum(), {}
 
     def critic_loss(self, critic: Critic, learner: Learner, batch: Batch) -> Array:
         """Squared error of the values, in the critic's own unit."""
         out, _ = self.critic(critic, batch.scene, batch.critic_carry[0])
         target = self.unit(learner, batch.target)
-        return masked_mean(0.5 * (out[..., 0] - target) ** 2, batch.weight)
+        return (0.5 * (out[..., 0] - target) ** 2 * batch.weight).sum()
 
     def unit(self, learner: Learner, value: Array) -> Array:
         """A return in the unit the critic predicts."""
@@ -328,7 +328,9 @@ class Policy(Algorithm):
 def _fold_time(batch: Batch) -> Batch:
     """`[T,B,…]` -> `[1,T·B,…]`: nothing is recurrent, so every step is a row of its own. Carries are empty."""
     count = batch.weight.shape[0] * batch.weight.shape[1]
-    folded = jax.tree.map(lambda x: x.reshape(1, count, *x.shape[2:]), batch._replace(actor_carry=None, critic_carry=None))
+    folded = jax.tree.map(
+        lambda x: x.reshape(1, count, *x.shape[2:]), batch._replace(actor_carry=None, critic_carry=None)
+    )
     empty = {k: jnp.zeros((1, count, *getattr(batch, k).shape[2:])) for k in ("actor_carry", "critic_carry")}
     return folded._replace(**empty)
 

@@ -8,7 +8,6 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from ..parallel import masked_mean
 from .base import Metrics
 from .policy import Batch, Critic, Learner, Policy, PolicyConfig
 
@@ -39,10 +38,10 @@ class PPO(Policy):
         ratio = jnp.exp(log_ratio)
         gain = jnp.minimum(ratio * batch.advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * batch.advantage)
         metrics = {
-            "approx_kl": masked_mean(ratio - 1 - log_ratio, batch.weight),
-            "clip_fraction": masked_mean((jnp.abs(ratio - 1) > clip).astype(jnp.float32), batch.weight),
+            "approx_kl": ((ratio - 1 - log_ratio) * batch.weight).sum(),
+            "clip_fraction": ((jnp.abs(ratio - 1) > clip) * batch.weight).sum(),
         }
-        return -masked_mean(gain, batch.weight), metrics
+        return -(gain * batch.weight).sum(), metrics
 
     def critic_loss(self, critic: Critic, learner: Learner, batch: Batch) -> Array:
         clip = self.config.clip_value
@@ -52,4 +51,4 @@ class PPO(Policy):
         value, before = out[..., 0], self.unit(learner, batch.value)
         target = self.unit(learner, batch.target)
         near = before + jnp.clip(value - before, -clip, clip)
-        return masked_mean(0.5 * jnp.maximum((value - target) ** 2, (near - target) ** 2), batch.weight)
+        return (0.5 * jnp.maximum((value - target) ** 2, (near - target) ** 2) * batch.weight).sum()

@@ -12,7 +12,6 @@ from jax import Array
 
 from ..types import ShoalError, Spec
 
-
 Rng = np.random.Generator
 
 
