@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from typing import Any, NamedTuple
 
@@ -29,14 +30,15 @@ class Episodes(NamedTuple):
 
 def real(game: Particles) -> Any:
     """The mpe2 game with the same options."""
-    scenario = game.name.removeprefix("mpe/")
-    module = importlib.import_module(f"mpe2.{scenario}_{VERSIONS.get(scenario, 'v3')}")
-    options = dict(vars(game))
-    options = {name: options[name] for name in game.__dataclass_fields__}
+    name = game.name.removeprefix("mpe/")
+    module = importlib.import_module(f"mpe2.{name}_{VERSIONS.get(name, 'v3')}")
+    options = dataclasses.asdict(game)
     stage = options.pop("curriculum_stage", 0)
     env = module.parallel_env(**options)
     if stage:
-        env.unwrapped.set_curriculum_stage(stage)
+        # mpe2 1.1.1 cannot leave stage 0: its BaseScenario's property swallows every assignment. Step over it.
+        scenario = env.unwrapped.scenario
+        scenario.__class__ = type("Scenario", (type(scenario),), {"curriculum_stage": stage})
     return env
 
 
@@ -74,7 +76,7 @@ def arrange(env: Any, style: int, rng: np.random.Generator) -> None:
     for i, agent in enumerate(world.agents):
         pos = agent.state.p_pos
         if style == 1:
-            pos = 1.5 * agent.size * pos
+            pos = agent.size * pos
         elif style == 2 and world.landmarks:
             pos = world.landmarks[i % len(world.landmarks)].state.p_pos + rng.uniform(-0.06, 0.06, 2)
         elif style == 3:
@@ -110,14 +112,14 @@ def play(game: Particles, episodes: int, seed: int = 0) -> Episodes:
         env.reset(seed=seed + episode)
         arrange(env, style, rng)
         held = choose(game, style, 1, rng)
-        instants, taken = [_instant(env, dict.fromkeys(names, 0.0), False, False, True)], []
+        nothing = dict.fromkeys(names, 0)
+        instants, taken = [_instant(env, {name: env.unwrapped.observe(name) for name in names}, *[nothing] * 3)], []
         for _ in range(game.limit):
             taken.append(held if style == 3 else choose(game, style, 1, rng))
             if not env.agents:
                 instants.append({**instants[-1], "live": False})
                 continue
-            _, reward, ended, timeout, _ = env.step(_by_name(game, taken[-1], env))
-            instants.append(_instant(env, reward, all(ended.values()), all(timeout.values()), True))
+            instants.append(_instant(env, *env.step(_by_name(game, taken[-1]))[:4]))
         rows.append(instants)
         actions.append(taken)
     env.close()
@@ -133,7 +135,7 @@ def play(game: Particles, episodes: int, seed: int = 0) -> Episodes:
     )
 
 
-def _by_name(game: Particles, actions: dict[str, np.ndarray], env: Any) -> dict[str, Any]:
+def _by_name(game: Particles, actions: dict[str, np.ndarray]) -> dict[str, Any]:
     named = {}
     for team, spec in game.teams.items():
         for i, (agent, size) in enumerate(zip(spec.agents, spec.action_sizes, strict=True)):
@@ -142,16 +144,14 @@ def _by_name(game: Particles, actions: dict[str, np.ndarray], env: Any) -> dict[
     return named
 
 
-def _instant(env: Any, reward: dict[str, float], ended: bool, timeout: bool, live: bool) -> dict[str, Any]:
-    raw = env.unwrapped
-    seen = [raw.observe(agent) for agent in raw.possible_agents]
-    widest = max(map(len, seen))
+def _instant(env: Any, obs: dict, reward: dict, ended: dict, timeout: dict) -> dict[str, Any]:
+    widest = max(map(len, obs.values()))
     return {
         "world": read(env),
-        "obs": np.stack([np.pad(obs, (0, widest - len(obs))) for obs in seen]),
-        "state": raw.state(),
-        "reward": np.array([reward[agent] for agent in raw.possible_agents]),
-        "ended": ended,
-        "timeout": timeout,
-        "live": live,
+        "obs": np.stack([np.pad(seen, (0, widest - len(seen))) for seen in obs.values()]),
+        "state": env.unwrapped.state(),
+        "reward": np.array(list(reward.values())),
+        "ended": all(ended.values()),
+        "timeout": all(timeout.values()),
+        "live": True,
     }

@@ -1,0 +1,21 @@
+"""Shoal trains teams of agents: `shoal.train("mappo", "mpe/simple_spread")`, then `shoal.load(run)`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .api import load as load
+    from .api import train as train
+    from .types import ShoalError as ShoalError
+
+__version__ = "0.1.0"
+_HOMES = {"load": ".api", "train": ".api", "ShoalError": ".types"}
+
+
+def __getattr__(name: str) -> Any:
+    """Parts are imported when first asked for, so that `import shoal` does not wait for JAX."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'shoal' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name], __name__), name)

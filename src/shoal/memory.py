@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .types import Window
 
 
 class Rollout(NamedTuple):
     """On-policy memory: the window just played, once."""
 
     carry: Any  # [B,…] the critic's carry at the window's first instant
-    window: Window | None = None
+    window: Any = ()  # Window, between remembering and learning

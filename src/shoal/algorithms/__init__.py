@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from ..types import ShoalError
+from ..types import ShoalError, Spec
 from .a2c import A2C
 from .base import Algorithm
 from .coma import COMA
@@ -27,4 +27,9 @@ def find(name: str) -> type[Algorithm]:
     return kind
 
 
-__all__ = ["ALGORITHMS", "ALIASES", "Algorithm", "find"]
+def chance(spec: Spec) -> Algorithm:
+    """Who plays at random: the level to compare with."""
+    return Random(Random.Config(), spec)
+
+
+__all__ = ["ALGORITHMS", "ALIASES", "Algorithm", "chance", "find"]

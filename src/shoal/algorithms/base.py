@@ -28,6 +28,13 @@ class Algorithm:
             )
         self.config, self.spec = config, spec
 
+    def check(self, games: int, window: int) -> None:
+        """Refuse a window of that many games, on one device, that it could not learn from."""
+
+    def protocol(self) -> dict[str, Any]:
+        """What a reader of its scores must know."""
+        return {"reward": "unused", "updates_per_step": 0}  # how often a step enters a gradient update
+
     def init(self, rng: Rng) -> Any:
         """The learner: parameters, targets, optimisers, normalisers."""
         raise NotImplementedError

@@ -10,11 +10,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..explore import floored, linear
+from ..memory import Rollout
 from ..nets.heads import Categorical, pick
 from ..nets.sees import ID, OBS, OTHERS_ACTION, STATE, Scene
 from ..optim import follow
 from ..parallel import moments
-from ..types import Clock, Discrete, Spec, Window
+from ..types import Clock, Discrete, Spec
 from .base import Metrics
 from .policy import Actor, Batch, Critic, Learner, Policy, PolicyConfig
 
@@ -53,26 +54,26 @@ class COMA(Policy):
     def init_target(self, critic: Critic) -> Critic:
         return jax.tree.map(jnp.copy, critic)
 
-    def policy(self, actor: Actor, scene: Scene, carry: Array, clock: Clock) -> tuple[Categorical, Array]:
+    def policy(self, actor: Actor, scene: Scene, carry: Array, clock: Clock) -> tuple[Categorical, Array, Array]:
         """With its floor of exploration: the policy that acts is the one that learns."""
         c = self.config
-        dist, carry = super().policy(actor, scene, carry, clock)
+        dist, features, carry = super().policy(actor, scene, carry, clock)
         epsilon = linear(c.epsilon, c.epsilon_end, c.epsilon_steps, clock.steps)
-        return floored(dist, scene.view.legal, epsilon), carry
+        return floored(dist, scene.view.legal, epsilon), features, carry
 
     def regress(
-        self, learner: Learner, scene: Scene, end: Scene, carry: Array, window: Window, key: Array, clock: Clock
+        self, learner: Learner, scene: Scene, end: Scene, memory: Rollout, key: Array, clock: Clock
     ) -> tuple[Array, Array]:
         """Target Q of the actions taken; at instant T, whose actions are still to come, of actions drawn now."""
-        before, carry = self.critic(learner.target, scene, carry)
-        dist, _ = self.policy(learner.params["actor"], end, window.carry_end.hidden, clock)
-        last, _ = self.critic(learner.target, end._replace(action=dist.sample(key)), carry)
+        dist, features, _ = self.policy(learner.params["actor"], end, memory.window.carry_end.hidden, clock)
+        before, carry = self.critic(learner.target, scene, memory.carry, features)
+        last, _ = self.critic(learner.target, end._replace(action=dist.sample(key)), carry, features)
         values = jnp.concatenate([pick(before, scene.action), expectation(dist, last)])
         return (learner.scale.up(values) if self.config.normalise_value else values), carry
 
     def losses(self, params: dict, learner: Learner, batch: Batch, clock: Clock) -> tuple[Array, Metrics]:
-        dist, _ = self.policy(params["actor"], batch.scene, batch.actor_carry[0], clock)
-        q, _ = self.critic(params["critic"], batch.scene, batch.critic_carry[0])
+        dist, features, _ = self.policy(params["actor"], batch.scene, batch.actor_carry[0], clock)
+        q, _ = self.critic(params["critic"], batch.scene, batch.critic_carry[0], features)
         taken = pick(q, batch.scene.action)
         critic = (0.5 * (taken - self.unit(learner, batch.target)) ** 2 * batch.weight).sum()
         advantage = jax.lax.stop_gradient(taken - expectation(dist, q))

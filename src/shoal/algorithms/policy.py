@@ -18,7 +18,7 @@ from ..memory import Rollout
 from ..nets.heads import policy_head
 from ..nets.layers import Dense, Rng, owners
 from ..nets.sees import ID, LAST_ACTION, OBS, STATE, Scene, See, as_input, look, width
-from ..nets.torsos import TORSOS
+from ..nets.torsos import TORSOS, Parts
 from ..optim import adam, annealed, descend
 from ..parallel import moments, shares, total
 from ..returns import advantages, pool
@@ -64,6 +64,8 @@ class PolicyConfig:
     """Of the hidden layers."""
     sharing: str = "shared"
     """Parameters: shared by all agents, own for each, or a partition such as 0,0,1."""
+    share_torso: bool = False
+    """Let the critic read the actor's last hidden layer instead of a torso of its own."""
     last_action: bool = False
     """Show the actor its previous action."""
     squash: bool = False
@@ -82,18 +84,28 @@ class Actor(eqx.Module):
     torso: Any
     head: Any
 
-    def __call__(self, parts: tuple[Array, ...], carry: Array, first: Array, legal: Array) -> tuple[Any, Array]:
+    def __call__(self, parts: Parts, carry: Array, first: Array, legal: Array) -> tuple[Any, Array, Array]:
         features, carry = self.torso(parts, carry, first)
-        return self.head(features, legal), carry
+        return self.head(features, legal), features, carry
 
 
 class Critic(eqx.Module):
     torso: Any
     out: Dense
 
-    def __call__(self, parts: tuple[Array, ...], carry: Array, first: Array) -> tuple[Array, Array]:
+    def __call__(self, parts: Parts, carry: Array, first: Array) -> tuple[Array, Array]:
         features, carry = self.torso(parts, carry, first)
         return self.out(features), carry
+
+
+class Passed(eqx.Module):
+    """The torso of a critic that reads the actor's features: hands its one part on."""
+
+    def carry(self, games: int, rows: int) -> Array:
+        return jnp.zeros((games, rows, 0))
+
+    def __call__(self, parts: Parts, carry: Array, first: Array) -> tuple[Array, Array]:
+        return parts[0], carry
 
 
 class Scale(NamedTuple):
@@ -168,13 +180,25 @@ class Policy(Algorithm):
         self.config: Any = config
         self.owner = owners(config.sharing, spec)
         told_apart = spec.n > 1 and len(set(self.owner)) < spec.n
-        actor = (OBS, *((LAST_ACTION,) if config.last_action else ()), ID)
-        self.sees: dict[str, tuple[See, ...]] = {
-            part: tuple(see for see in sees if see is not ID or told_apart)
-            for part, sees in {"actor": actor, "critic": self.critic_sees}.items()
-        }
+        own_value = told_apart and (config.reward == "own" or OBS in self.critic_sees)  # else one value serves the team
+        actor = (OBS, *((LAST_ACTION,) if config.last_action else ()), *((ID,) if told_apart else ()))
+        critic = tuple(see for see in self.critic_sees if see is not ID or own_value)
+        self.sees: dict[str, tuple[See, ...]] = {"actor": actor, "critic": critic}
+        if config.share_torso and self.sees["critic"] != self.sees["actor"]:
+            raise ShoalError(f"{self.name}'s critic sees other inputs than its actor: share_torso must be off")
         self.critic_rows = 1 if self.sees["critic"] == (STATE,) and max(self.owner) == 0 else spec.n
         self.tx = adam(config.max_grad_norm)
+
+    def check(self, games: int, window: int) -> None:
+        rows, what = (games, "games") if self.recurrent else (games * window, "rows (games x window)")
+        if rows % self.config.minibatches:
+            raise ShoalError(
+                f"{rows} {what} on each device cannot be split into {self.config.minibatches} equal minibatches:"
+                " change minibatches, games or window"
+            )
+
+    def protocol(self) -> dict[str, Any]:
+        return {"reward": self.config.reward, "updates_per_step": self.config.epochs}
 
     # -- nets ---------------------------------------------------------------------------------------------------
 
@@ -189,6 +213,8 @@ class Policy(Algorithm):
             for part, kind in torso.items()
         }
         actor = Actor(torso["actor"], policy_head(rng, self.owner, c.hidden, self.spec, c.squash))
+        if c.share_torso:
+            torso["critic"] = Passed()
         critic = Critic(torso["critic"], Dense(rng, self.owner, c.hidden, self.critic_outputs, gain=1.0))
         params = {"actor": actor, "critic": critic}
         opt = {part: self.tx.init(net) for part, net in params.items()}
@@ -207,14 +233,14 @@ class Policy(Algorithm):
     def act(self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool) -> Decision:
         last = carry.last * ~view.first[:, None, None]
         scene = jax.tree.map(lambda x: x[None], Scene(view, last))
-        dist, hidden = self.policy(learner.params["actor"], scene, carry.hidden, clock)
+        dist, _, hidden = self.policy(learner.params["actor"], scene, carry.hidden, clock)
         raw = dist.mode() if greedy else dist.sample(key)
         log_prob, action = dist.log_prob(raw)[0], dist.action(raw)[0]
         remembered = as_input(action, self.spec) if self.config.last_action else carry.last
         return Decision(action, Carry(hidden, remembered), Record(raw[0], log_prob))
 
-    def policy(self, actor: Actor, scene: Scene, carry: Array, clock: Clock) -> tuple[Any, Array]:
-        """The acting policy at every instant of a scene."""
+    def policy(self, actor: Actor, scene: Scene, carry: Array, clock: Clock) -> tuple[Any, Array, Array]:
+        """The acting policy at every instant of a scene, its torso's features, its carry after them."""
         return actor(look(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal)
 
     # -- learning -----------------------------------------------------------------------------------------------
@@ -241,10 +267,9 @@ class Policy(Algorithm):
     def prepare(self, learner: Learner, memory: Rollout, key: Array, clock: Clock) -> tuple[Learner, Batch, Array]:
         """Targets and advantages of the whole window, before any update."""
         window, c = memory.window, self.config
-        assert window is not None
         reward, discount = pool(window.reward, window.discount, c.reward)
         scene, end = self._scenes(window)
-        values, carry = self.regress(learner, scene, end, memory.carry, window, key, clock)
+        values, carry = self.regress(learner, scene, end, memory, key, clock)
         adv = advantages(reward, discount, values, window.valid, c.gamma, c.lam)
         target, share = adv + values[:-1], shares(window.weight)
         if c.normalise_value:
@@ -270,19 +295,23 @@ class Policy(Algorithm):
         return scene, jax.tree.map(lambda x: x[-1:], whole)
 
     def regress(
-        self, learner: Learner, scene: Scene, end: Scene, carry: Array, window: Window, key: Array, clock: Clock
+        self, learner: Learner, scene: Scene, end: Scene, memory: Rollout, key: Array, clock: Clock
     ) -> tuple[Array, Array]:
         """Values `[T+1,B,N]` that returns bootstrap from, and the critic's carry at instant T."""
-        before, carry = self.critic(learner.params["critic"], scene, carry)
-        last, _ = self.critic(learner.params["critic"], end, carry)
+        actor, critic = learner.params["actor"], learner.params["critic"]
+        _, features, hidden = self.policy(actor, scene, memory.window.carry.hidden, clock)
+        before, carry = self.critic(critic, scene, memory.carry, features)
+        _, features, _ = self.policy(actor, end, hidden, clock)
+        last, _ = self.critic(critic, end, carry, features)
         values = jnp.concatenate([before, last])[..., 0]
         if self.config.normalise_value:
             values = learner.scale.up(values)
-        return jnp.broadcast_to(values, window.view.reward.shape), carry
+        return jnp.broadcast_to(values, memory.window.view.reward.shape), carry
 
-    def critic(self, critic: Critic, scene: Scene, carry: Array) -> tuple[Array, Array]:
-        """The critic's outputs at every instant of a scene, `[T,B,N or 1,…]`."""
-        return critic(look(self.sees["critic"], scene, self.spec), carry, scene.view.first)
+    def critic(self, critic: Critic, scene: Scene, carry: Array, features: Array) -> tuple[Array, Array]:
+        """The critic's outputs at every instant of a scene, `[T,B,N or 1,…]`; `features` are the actor's."""
+        parts = (features,) if self.config.share_torso else look(self.sees["critic"], scene, self.spec)
+        return critic(parts, carry, scene.view.first)
 
     def _update(self, batch: Batch, clock: Clock, learner: Learner, rows: Array) -> tuple[Learner, Metrics]:
         """One gradient step on some rows."""
@@ -303,10 +332,11 @@ class Policy(Algorithm):
 
     def losses(self, params: dict, learner: Learner, batch: Batch, clock: Clock) -> tuple[Array, Metrics]:
         """The member's losses, each device's share, summed."""
-        dist, _ = self.policy(params["actor"], batch.scene, batch.actor_carry[0], clock)
+        dist, features, _ = self.policy(params["actor"], batch.scene, batch.actor_carry[0], clock)
+        values, _ = self.critic(params["critic"], batch.scene, batch.critic_carry[0], features)
         actor, metrics = self.actor_loss(dist, batch)
         entropy = (dist.entropy() * batch.weight).sum()
-        critic = self.critic_loss(params["critic"], learner, batch)
+        critic = self.critic_loss(values[..., 0], learner, batch)
         metrics |= {"actor_loss": actor, "critic_loss": critic, "entropy": entropy}
         return actor - self.config.entropy * entropy + critic, metrics
 
@@ -314,11 +344,9 @@ class Policy(Algorithm):
         """−log π · A."""
         return -(dist.log_prob(batch.record.raw) * batch.advantage * batch.weight).sum(), {}
 
-    def critic_loss(self, critic: Critic, learner: Learner, batch: Batch) -> Array:
+    def critic_loss(self, value: Array, learner: Learner, batch: Batch) -> Array:
         """Squared error of the values, in the critic's own unit."""
-        out, _ = self.critic(critic, batch.scene, batch.critic_carry[0])
-        target = self.unit(learner, batch.target)
-        return (0.5 * (out[..., 0] - target) ** 2 * batch.weight).sum()
+        return (0.5 * (value - self.unit(learner, batch.target)) ** 2 * batch.weight).sum()
 
     def unit(self, learner: Learner, value: Array) -> Array:
         """A return in the unit the critic predicts."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from .base import Metrics
-from .policy import Batch, Critic, Learner, Policy, PolicyConfig
+from .policy import Batch, Learner, Policy, PolicyConfig
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,10 @@ class PPO(Policy):
         }
         return -(gain * batch.weight).sum(), metrics
 
-    def critic_loss(self, critic: Critic, learner: Learner, batch: Batch) -> Array:
+    def critic_loss(self, value: Array, learner: Learner, batch: Batch) -> Array:
         clip = self.config.clip_value
         if not clip:
-            return super().critic_loss(critic, learner, batch)
-        out, _ = self.critic(critic, batch.scene, batch.critic_carry[0])
-        value, before = out[..., 0], self.unit(learner, batch.value)
-        target = self.unit(learner, batch.target)
+            return super().critic_loss(value, learner, batch)
+        before, target = self.unit(learner, batch.value), self.unit(learner, batch.target)
         near = before + jnp.clip(value - before, -clip, clip)
         return (0.5 * jnp.maximum((value - target) ** 2, (near - target) ** 2) * batch.weight).sum()

@@ -1,0 +1,152 @@
+"""How fast: games alone and whole training, on one pinned core and on all cores.
+
+    python benchmarks/bench.py            # every workload, about 6 minutes
+    python benchmarks/bench.py ippo-mlp   # some of them
+
+Every measurement runs in a process of its own, so that compile times and peak memory are its own. Training rates
+count valid environment steps (the dummy step that reopens a game is not one) after compilation, the best of several
+calls. Writes `benchmarks/results/bench.json` and a table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results" / "bench.json"
+
+# name: algorithm, options, games, window, what a peer reaches on one such core with the same work, and who
+TRAINING = {
+    "ippo-mlp": ("ppo", {"lr": 2.5e-4, "normalise_value": False}, 16, 128, 32_500, "JaxMARL 0.2.0 IPPO"),
+    "ippo-gru": ("ppo", {"torso": "gru", "hidden": 128, "share_torso": True}, 16, 128, 3_490, "JaxMARL 0.2.0 IPPO-RNN"),
+    "mappo-gru": ("mappo", {"torso": "gru", "hidden": 128}, 16, 128, 1_850, "JaxMARL 0.2.0 MAPPO-RNN"),
+    "coma-gru": ("coma", {"torso": "gru", "hidden": 64}, 10, 25, 544, "EPyMARL COMA"),
+    "mappo-preset": ("mappo", {"lr": 2e-3, "epochs": 10, "minibatches": 1}, 128, 25, None, ""),
+}
+GAMES = {"games-16": 16, "games-1024": 1024}
+
+
+def time_training(name: str, devices: int) -> dict:
+    import jax
+
+    from shoal.algorithms import find
+    from shoal.envs import make
+    from shoal.loop import Loop
+
+    algorithm, options, games, window, *_ = TRAINING[name]
+    env, kind = make("mpe/simple_spread"), find(algorithm)
+    team = {"agent": kind(kind.Config(**options), env.teams["agent"])}
+    began = time.perf_counter()
+    loop = Loop(env, team, games, window, 10_000_000, devices)
+    state = jax.block_until_ready(loop.init(0))
+    calls = max(1, round(20_000 / (games * window)))
+    program = loop.program(calls).lower(state).compile()
+    compiled = time.perf_counter() - began
+    rates = []
+    for _ in range(12):
+        before, began = int(state.steps), time.perf_counter()
+        state, _ = jax.block_until_ready(program(state))
+        rates.append((int(state.steps) - before) / (time.perf_counter() - began))
+    return {"steps_per_s": max(rates), "median_steps_per_s": sorted(rates)[len(rates) // 2], "compile_s": compiled}
+
+
+def time_games(name: str, devices: int) -> dict:
+    import jax
+
+    from shoal.envs import make
+
+    games, steps = GAMES[name], 2_000
+    env = make("mpe/simple_spread")
+    state, _ = jax.jit(env.reset, static_argnums=1)(jax.random.key(0), games)
+    actions = jax.random.randint(jax.random.key(1), (steps, games, 3), 0, 5)
+    keys = jax.random.split(jax.random.key(2), steps)
+
+    def step(carry, now):
+        key, action = now
+        game, views = env.step(key, carry[0], {"agent": action})
+        return (game, carry[1] + views["agent"].reward.sum() + views["agent"].obs.sum()), None
+
+    began = time.perf_counter()
+    program = jax.jit(lambda state: jax.lax.scan(step, (state, 0.0), (keys, actions))[0]).lower(state).compile()
+    compiled = time.perf_counter() - began
+    rates = []
+    for _ in range(12):
+        began = time.perf_counter()
+        jax.block_until_ready(program(state))
+        rates.append(games * steps / (time.perf_counter() - began))
+    return {"steps_per_s": max(rates), "median_steps_per_s": sorted(rates)[len(rates) // 2], "compile_s": compiled}
+
+
+def child(name: str, cores: int) -> None:
+    """One measurement, printed as JSON."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    import jax
+
+    jax.config.update("jax_num_cpu_devices", cores)
+    result = (time_games if name in GAMES else time_training)(name, cores)
+    result["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(result))
+
+
+def measure(name: str, cores: int, cache: str) -> dict:
+    """In a fresh process; the cache folder decides whether it compiles cold or warm."""
+    env = os.environ | {
+        "JAX_COMPILATION_CACHE_DIR": cache,
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    command = [sys.executable, __file__, "--child", name, str(cores)]
+    out = subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return json.loads(out.splitlines()[-1])
+
+
+def main(names: list[str]) -> None:
+    unknown = set(names) - {*TRAINING, *GAMES}
+    if unknown:
+        sys.exit(f"unknown workload {', '.join(sorted(unknown))}; there are {', '.join([*GAMES, *TRAINING])}")
+    every = len(os.sched_getaffinity(0))
+    rows = []
+    print(f"{'workload':14}{'cores':>6}{'steps/s':>12}{'compile s':>11}{'warm s':>8}{'MB':>7}  against")
+    for name in names or [*GAMES, *TRAINING]:
+        for cores in (1,) if name in GAMES else (1, every):
+            with tempfile.TemporaryDirectory() as cache:
+                row = {"workload": name, "cores": cores} | measure(name, cores, cache)
+                row["warm_compile_s"] = measure(name, cores, cache)["compile_s"]
+            rows.append(row)
+            print(_line(row, rows), flush=True)
+    RESULTS.parent.mkdir(exist_ok=True)
+    kept = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() and names else []
+    kept = [row for row in kept if row["workload"] not in {row["workload"] for row in rows}]
+    RESULTS.write_text(
+        json.dumps({"machine": platform.processor() or platform.machine(), "rows": kept + rows}, indent=1)
+    )
+
+
+def _line(row: dict, rows: list[dict]) -> str:
+    notes = []
+    *_, peer, who = TRAINING.get(row["workload"], (None, ""))
+    if peer and row["cores"] == 1:
+        row["ratio"] = row["steps_per_s"] / peer
+        notes.append(f"{row['ratio']:.2f} x {who} ({peer:,})")
+    single = next((r for r in rows if r["workload"] == row["workload"] and r["cores"] == 1), None)
+    if single and row["cores"] > 1:
+        row["speedup"] = row["steps_per_s"] / single["steps_per_s"]
+        notes.append(f"{row['speedup']:.2f} x one core")
+    return (
+        f"{row['workload']:14}{row['cores']:>6}{row['steps_per_s']:>12,.0f}{row['compile_s']:>11.1f}"
+        f"{row['warm_compile_s']:>8.1f}{row['peak_mb']:>7.0f}  {'; '.join(notes)}"
+    )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        child(sys.argv[2], int(sys.argv[3]))
+    else:
+        main(sys.argv[1:])

@@ -1,0 +1,168 @@
+"""What a run is made of: a game, an algorithm for each of its teams, and the run's own settings.
+
+A hyper-parameter is written once, as a field of a frozen dataclass with its type, default and meaning. Flags, help,
+presets, the saved config and the tables of the docs all come from there. A `Config` that exists can be run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from . import algorithms, envs
+from .algorithms import Algorithm
+from .devices import share
+from .envs import Game
+from .types import ShoalError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The run itself."""
+
+    steps: int = 1_000_000
+    """Environment steps to train for; a step moves all agents of one game once."""
+    seed: int = 0
+    """Decides everything random: equal seeds repeat a run exactly."""
+    games: int = 128
+    """Games played in parallel, over all devices."""
+    window: int = 25
+    """Steps of each game between two updates."""
+    devices: int = 0
+    """Devices (on a CPU: cores) that share the games; 0 takes as many as divide them."""
+    evaluations: int = 10
+    """Evaluations spread over the run, beside the one before the first step and the one after the last."""
+    eval_episodes: int = 100
+    """Episodes of each evaluation, on games of their own."""
+    greedy: bool = True
+    """Evaluate the most likely actions instead of sampled ones."""
+    out: str = "runs"
+    """Folder in which the run's own folder is made."""
+    name: str = ""
+    """Name of that folder; empty makes one of algorithm, environment, seed and time."""
+
+    def __post_init__(self) -> None:
+        for size in ("steps", "games", "window", "eval_episodes"):
+            if getattr(self, size) < 1:
+                raise ShoalError(f"{size} must be at least 1, not {getattr(self, size)}")
+        for count in ("devices", "evaluations", "seed"):
+            if getattr(self, count) < 0:
+                raise ShoalError(f"{count} must not be negative, not {getattr(self, count)}")
+        if self.seed >= 2**32 or self.steps >= 2**32:
+            raise ShoalError("seed and steps must be smaller than 2**32")
+        if not self.out or self.name != self.name.strip("/. ") or "/" in self.name:
+            raise ShoalError("name must be a plain folder name and out the folder it goes into")
+
+
+@dataclass(frozen=True)
+class Config:
+    """A run that can be run: everything is checked when it is made."""
+
+    env: str
+    options: dict[str, Any] = field(default_factory=dict)  # of the game
+    teams: dict[str, tuple[str, Any]] = field(default_factory=dict)  # team -> algorithm and its own config
+    settings: Settings = Settings()
+
+    def __post_init__(self) -> None:
+        self._check_teams()
+        s = self.settings
+        for algorithm in self.algorithms.values():
+            algorithm.check(s.games // self.devices, s.window)
+        if s.steps < s.games * s.window:
+            raise ShoalError(
+                f"{s.steps} steps are too few for one update of {s.games} games x {s.window} steps:"
+                f" ask for at least {s.games * s.window} steps, or lower games or window"
+            )
+
+    def _check_teams(self) -> None:
+        sides = ", ".join(self.game.teams)
+        for team, (name, config) in self.teams.items():
+            if team not in self.game.teams:
+                raise ShoalError(f"{self.env} has no team {team!r}{nearest(team, self.game.teams)}: it has {sides}")
+            if not isinstance(config, algorithms.find(name).Config):
+                raise ShoalError(f"{name} is set by a {algorithms.find(name).Config.__name__}, not {config!r}")
+        for team in self.game.teams:
+            if team not in self.teams:
+                raise ShoalError(f"team {team!r} of {self.env} has no algorithm: its teams are {sides}")
+
+    @cached_property
+    def game(self) -> Game:
+        return envs.make(self.env, **self.options)
+
+    @cached_property
+    def algorithms(self) -> dict[str, Algorithm]:
+        """In the order of the game's teams."""
+        chosen = {team: self.teams[team] for team in self.game.teams}
+        return {team: algorithms.find(name)(config, self.game.teams[team]) for team, (name, config) in chosen.items()}
+
+    @cached_property
+    def devices(self) -> int:
+        """How many devices really share the games."""
+        return share(self.settings.games, self.settings.devices)
+
+    @property
+    def label(self) -> str:
+        """Who plays: one algorithm, or each team's."""
+        names = [algorithm.name for algorithm in self.algorithms.values()]
+        return "+".join(names if len(set(names)) > 1 else names[:1])
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        teams = {t: {"algorithm": name, "options": dataclasses.asdict(c)} for t, (name, c) in self.teams.items()}
+        return {"env": self.env, "options": self.options, "teams": teams, "settings": dataclasses.asdict(self.settings)}
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> Config:
+        """What `to_json` wrote."""
+        teams = {team: (one["algorithm"], one["options"]) for team, one in plain["teams"].items()}
+        return cls.build(plain["env"], teams, plain["options"], plain["settings"])
+
+    @classmethod
+    def build(cls, env: str, teams: dict[str, tuple[str, dict]], options: dict, settings: dict) -> Config:
+        """From plain values, as a file or a caller gives them."""
+        if env in envs.GAMES:
+            options = dataclasses.asdict(fill(envs.GAMES[env], options, env))  # type: ignore[call-overload]
+        chosen = {team: (name, fill(algorithms.find(name).Config, own, name)) for team, (name, own) in teams.items()}
+        return cls(env, options, chosen, fill(Settings, settings, "a run"))
+
+
+def fill(cls: type, values: dict[str, Any], owner: str) -> Any:
+    """The dataclass `cls` with these values, each checked against its field; `owner` is whose options they are."""
+    hints = get_type_hints(cls)
+    known = [option.name for option in dataclasses.fields(cls)]
+    for name in values:
+        if name not in known:
+            raise ShoalError(f"{owner} has no option {name!r}{nearest(name, known)}")
+    return cls(**{name: fit(hints[name], value, name) for name, value in values.items()})
+
+
+def fit(kind: Any, value: Any, name: str) -> Any:
+    """`value` as the type of its field: 2e6 is a whole number, 1 is a number, "yes" is neither."""
+    arms = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    for arm in arms:
+        if get_origin(arm) is Literal and value in get_args(arm):
+            return value
+        if arm in (type(None), bool, str) and isinstance(value, arm):
+            return value
+        if arm in (int, float) and isinstance(value, (int, float)) and not isinstance(value, bool):
+            if arm is float or value == value // 1:
+                return arm(value)
+    raise ShoalError(f"{name} must be {' or '.join(map(_kind, arms))}, not {value!r}")
+
+
+def _kind(arm: Any) -> str:
+    if get_origin(arm) is Literal:
+        return "one of " + ", ".join(map(str, get_args(arm)))
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
+    return words.get(arm, str(arm))
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`, did you mean …?`, if anything known is near."""
+    near = difflib.get_close_matches(word, list(known), 1, cutoff=0.5)
+    return f", did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,40 @@
+"""Devices and the compiler's cache: what has to be said to JAX before it starts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import jax
+
+from .types import ShoalError
+
+CACHED_FROM = 0.1  # seconds of compiling above which a program is kept
+
+
+def setup() -> None:
+    """Keep compiled programs on disk, and see every core as a device. Later calls, or a JAX already up, change nothing."""
+    if jax.config.jax_compilation_cache_dir is None:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "shoal" / "xla"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", CACHED_FROM)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    asked_elsewhere = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if jax.config.jax_num_cpu_devices < 1 and not asked_elsewhere:
+        try:
+            jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+        except RuntimeError:  # JAX is up already: use what it has
+            pass
+
+
+def share(games: int, asked: int) -> int:
+    """How many devices share the games: as asked, or the most that divide them."""
+    setup()
+    there = jax.local_device_count()
+    if not asked:
+        return max(n for n in range(1, there + 1) if games % n == 0)
+    if asked > there:
+        raise ShoalError(f"{asked} devices were asked for, but JAX has {there}: set devices to 0 to use what there is")
+    if games % asked:
+        raise ShoalError(f"{games} games cannot be shared evenly by {asked} devices: change games or devices")
+    return asked

@@ -1,0 +1,73 @@
+"""What a run shows while it runs: a live line on a terminal, plain lines elsewhere, nothing when quiet."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+PLAIN_EVERY = 5.0  # seconds between two plain progress lines
+
+
+class Display:
+    """Talks about one run."""
+
+    def __init__(self, quiet: bool = False):
+        self.quiet, self.live = quiet, not quiet and sys.stdout.isatty()
+        self.bar: Any = None
+        self.said = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        if self.bar is not None:
+            self.bar.console.print(text, highlight=False, markup=False)
+        elif not self.quiet:
+            print(text, flush=True)
+
+    @contextmanager
+    def waiting(self, text: str) -> Iterator[None]:
+        """While something takes long: what it is, and for how long already."""
+        start = time.monotonic()
+        if self.live:
+            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+            columns = SpinnerColumn(), TextColumn("{task.description} …"), TimeElapsedColumn()
+            with Progress(*columns, transient=True) as bar:
+                bar.add_task(text)
+                yield
+        else:
+            self.say(f"{text} …")
+            yield
+        self.say(f"{text} took {time.monotonic() - start:.1f} s")
+
+    @contextmanager
+    def training(self, total: int) -> Iterator[None]:
+        """While training runs."""
+        if not self.live:
+            yield
+            return
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = BarColumn(), TextColumn("{task.fields[line]}"), TextColumn("eta"), TimeRemainingColumn()
+        with Progress(*columns, transient=True) as self.bar:
+            self.bar.add_task("", total=total, line="")
+            yield
+        self.bar = None
+
+    def progress(self, steps: int, total: int, rate: float, returns: dict[str, float]) -> None:
+        """How far training is."""
+        line = f"{steps:,} / {total:,} steps  {rate:,.0f} steps/s"
+        if returns:
+            line += f"  training return {named(returns)}"
+        if self.bar is not None:
+            self.bar.update(self.bar.task_ids[0], completed=min(steps, total), line=line)
+        elif not self.quiet and time.monotonic() - self.said > PLAIN_EVERY:
+            self.said = time.monotonic()
+            print(f"{line}  eta {max(total - steps, 0) / max(rate, 1e-9):.0f} s", flush=True)
+
+
+def named(scores: dict[str, float]) -> str:
+    """`adversary 3.21, agent -4.56`."""
+    return ", ".join(f"{team} {score:.2f}" for team, score in scores.items())

@@ -1,0 +1,116 @@
+"""The run folder: what is in it, and how it is written and read."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from .config import Config
+from .types import ShoalError
+
+CONFIG, METRICS, EPISODES, SUMMARY = "config.json", "metrics.jsonl", "episodes.csv", "summary.json"
+CURVE, POLICY, TENSORBOARD = "curve.png", "policy", "tensorboard"
+WEIGHTS, ABOUT = "weights.safetensors", "policy.json"  # inside the policy folder
+
+
+def plan(config: Config) -> Path:
+    """Where the run will go; refuses a place that is taken or cannot be written to, without touching it."""
+    s = config.settings
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    name = s.name or f"{config.label}-{config.env.replace('/', '__')}-{s.seed}-{stamp}"
+    path = Path(s.out) / name
+    if path.exists() and s.name:
+        raise ShoalError(f"{path} exists already and is never overwritten: choose another name or out")
+    again = 2
+    while path.exists():
+        path, again = path.with_name(f"{name}-{again}"), again + 1
+    there = next(parent for parent in path.absolute().parents if parent.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise ShoalError(f"the run folder {path} cannot be made, as {there} cannot be written to: choose another out")
+    return path
+
+
+def create(path: Path, config: Config) -> None:
+    """Make the folder and say in it what the run is."""
+    try:
+        path.mkdir(parents=True, exist_ok=False)
+    except OSError as error:
+        raise ShoalError(f"the run folder {path} cannot be made ({error.strerror}): choose another out") from None
+    write_json(path / CONFIG, config.to_json() | {"protocol": protocol(config)})
+
+
+def protocol(config: Config) -> dict[str, Any]:
+    """What a reader of the scores must know beside the config."""
+    s = config.settings
+    return {
+        "versions": {package: metadata.version(package) for package in ("shoal", "jax", "numpy")}
+        | {"python": platform.python_version()},
+        "device": jax.devices()[0].device_kind,
+        "devices": config.devices,
+        "teams": {team: algorithm.protocol() for team, algorithm in config.algorithms.items()},
+        "evaluation": {"actions": "greedy" if s.greedy else "sampled", "episodes": s.eval_episodes},
+        "score": "mean undiscounted return of one agent",
+    }
+
+
+def write_json(path: Path, content: Any) -> None:
+    """All of it or nothing."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps(content, indent=2) + "\n")
+    os.replace(temporary, path)
+
+
+def read_json(path: Path, what: str) -> Any:
+    """Content of a file that a run folder must have."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        raise ShoalError(f"{path.parent} is not {what}: it has no readable {path.name}") from None
+
+
+def save_policy(run: Path, config: Config, learners: dict[str, Any], steps: int) -> None:
+    """Every team's learner and how to rebuild it: arrays and JSON, nothing that runs when it is read."""
+    from safetensors.numpy import save_file
+
+    leaves = {name: np.ascontiguousarray(leaf) for name, leaf in _named(learners).items()}
+    temporary = run / f"{POLICY}.tmp"
+    temporary.mkdir()
+    save_file(leaves, temporary / WEIGHTS)
+    write_json(temporary / ABOUT, {"steps": steps, "config": config.to_json()})
+    os.replace(temporary, run / POLICY)
+
+
+def load_policy(run: Path) -> tuple[Config, dict[str, Any], int]:
+    """The config, the learners and the steps they were trained for."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    if not (run / CONFIG).is_file():
+        raise ShoalError(f"{run} is not a run folder: it has no {CONFIG}")
+    about = read_json(run / POLICY / ABOUT, "a saved policy")
+    config = Config.from_json(about["config"])
+    rng = np.random.default_rng(0)
+    fresh = {team: algorithm.init(rng) for team, algorithm in config.algorithms.items()}
+    try:
+        leaves = load_file(run / POLICY / WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise ShoalError(f"the weights in {run / POLICY} cannot be read: {error}") from None
+    shapes = {name: leaf.shape for name, leaf in leaves.items()}
+    if shapes != {name: np.shape(leaf) for name, leaf in _named(fresh).items()}:
+        raise ShoalError(f"the weights in {run / POLICY} do not fit their config: another version of shoal wrote them")
+    learners = jax.tree.unflatten(jax.tree.structure(fresh), [leaves[name] for name in _named(fresh)])
+    return config, learners, about["steps"]
+
+
+def _named(tree: Any) -> dict[str, Any]:
+    """Leaves by their place in the tree, in the tree's order."""
+    paths = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in paths}
