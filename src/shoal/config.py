@@ -149,9 +149,9 @@ def fit(kind: Any, value: Any, name: str) -> Any:
             return value
         if arm in (type(None), bool, str) and isinstance(value, arm):
             return value
-        if arm in (int, float) and isinstance(value, (int, float)) and not isinstance(value, bool):
-            if arm is float or value == value // 1:
-                return arm(value)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if number and (arm is float or (arm is int and value == value // 1)):
+            return arm(value)
     raise ShoalError(f"{name} must be {' or '.join(map(_kind, arms))}, not {value!r}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -9,22 +10,20 @@ import jax
 
 from .types import ShoalError
 
-CACHED_FROM = 0.1  # seconds of compiling above which a program is kept
+CACHED_FROM = 0.0  # seconds of compiling above which a program is kept: even small ones add up at the start
 
 
 def setup() -> None:
-    """Keep compiled programs on disk, and see every core as a device. Later calls, or a JAX already up, change nothing."""
-    if jax.config.jax_compilation_cache_dir is None:
+    """Keep compiled programs on disk, and see every core as a device; a JAX that is up already stays as it is."""
+    if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         jax.config.update("jax_compilation_cache_dir", str(Path(home) / "shoal" / "xla"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", CACHED_FROM)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     asked_elsewhere = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-    if jax.config.jax_num_cpu_devices < 1 and not asked_elsewhere:
-        try:
+    if jax.config.jax_num_cpu_devices < 1 and not asked_elsewhere:  # type: ignore[attr-defined]
+        with contextlib.suppress(RuntimeError):  # JAX is up already: use what it has
             jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
-        except RuntimeError:  # JAX is up already: use what it has
-            pass
 
 
 def share(games: int, asked: int) -> int:

@@ -48,24 +48,24 @@ class Display:
         if not self.live:
             yield
             return
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn
 
-        columns = BarColumn(), TextColumn("{task.fields[line]}"), TextColumn("eta"), TimeRemainingColumn()
-        with Progress(*columns, transient=True) as self.bar:
+        with Progress(BarColumn(12), TextColumn("{task.fields[line]}"), transient=True) as self.bar:
             self.bar.add_task("", total=total, line="")
             yield
         self.bar = None
 
     def progress(self, steps: int, total: int, rate: float, returns: dict[str, float]) -> None:
         """How far training is."""
-        line = f"{steps:,} / {total:,} steps  {rate:,.0f} steps/s"
+        left = max(total - steps, 0) / max(rate, 1e-9)
+        line = f"{steps:,} of {total:,} steps, {rate:,.0f}/s, {left:.0f} s left"
         if returns:
-            line += f"  training return {named(returns)}"
+            line += f", training return {named(returns)}"
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=min(steps, total), line=line)
         elif not self.quiet and time.monotonic() - self.said > PLAIN_EVERY:
             self.said = time.monotonic()
-            print(f"{line}  eta {max(total - steps, 0) / max(rate, 1e-9):.0f} s", flush=True)
+            print(line, flush=True)
 
 
 def named(scores: dict[str, float]) -> str:

@@ -20,9 +20,9 @@ from .algorithms.base import Algorithm
 from .collect import Play, collect
 from .envs.base import Env
 from .parallel import AXIS, total
-from .types import Clock, ShoalError, TrainState
+from .types import Clock, ShoalError, TrainState, Window
 
-LOCAL = ("game", "views", "carries", "memories", "key")  # fields of TrainState that are each device's own
+LOCAL = ("game", "views", "carries", "memories", "earned", "key")  # fields of TrainState that are each device's own
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Loop:
     @cached_property
     def specs(self) -> TrainState:
         own, same = PartitionSpec(AXIS), PartitionSpec()
-        return TrainState(**{field: own if field in LOCAL else same for field in TrainState._fields})
+        return TrainState(**{field: own if field in LOCAL else same for field in TrainState._fields})  # type: ignore
 
     @cached_property
     def shardings(self) -> TrainState:
@@ -59,8 +59,8 @@ class Loop:
 
     def _open_all(self, learners: dict, key: Array) -> TrainState:
         shares = jax.vmap(partial(self._open, learners))(jax.random.split(key, self.devices))
-        game, views, carries, memories, keys = shares
-        return TrainState(game, views, carries, learners, memories, jax.random.key_data(keys), jnp.uint32(0))
+        game, views, carries, memories, earned, keys = shares
+        return TrainState(game, views, carries, learners, memories, earned, jax.random.key_data(keys), jnp.uint32(0))
 
     def _open(self, learners: dict, key: Array) -> tuple:
         key, key_reset = jax.random.split(key)
@@ -68,7 +68,8 @@ class Loop:
         game, views = self.env.reset(key_reset, share)
         carries = {team: algorithm.carry(learners[team], share) for team, algorithm in self.algorithms.items()}
         memories = {team: algorithm.memory(learners[team], share) for team, algorithm in self.algorithms.items()}
-        return game, views, carries, memories, key
+        earned = {team: jnp.zeros(share) for team in self.algorithms}
+        return game, views, carries, memories, earned, key
 
     def program(self, iterations: int) -> Any:
         """`state -> state, metrics [iterations]`, jitted and donated."""
@@ -103,12 +104,21 @@ class Loop:
             learners[team], memories[team], metrics[team] = algorithm.learn(state.learners[team], memory, k, clock)
         fresh = next(iter(windows.values())).valid
         steps = state.steps + total(fresh.sum(dtype=jnp.uint32))
-        state = TrainState(play.game, play.views, play.carries, learners, memories, jax.random.key_data(key), steps)
-        return state, metrics | {"steps": steps, "returns": _rewards(windows)}
+        earned, returns = _tally(state.earned, windows)
+        key = jax.random.key_data(key)
+        state = TrainState(play.game, play.views, play.carries, learners, memories, earned, key, steps)
+        return state, metrics | {"steps": steps, "returns": returns}
 
 
-def _rewards(windows: dict) -> dict[str, Array]:
-    """Sum of each team's per-agent mean rewards over the window, and the episodes that ended in it."""
-    ended = next(iter(windows.values())).view.first[1:].sum()
-    sums = {team: window.reward.mean(-1).sum() for team, window in windows.items()}
-    return total(sums | {"episodes": ended.astype(jnp.float32)})
+def _tally(earned: dict[str, Array], windows: dict[str, Window]) -> tuple[dict[str, Array], dict[str, Array]]:
+    """What is earned in episodes under way; the returns, summed, of those that ended in the window, and their count."""
+    first = next(iter(windows.values())).view.first[1:]  # [T,B]: where an episode ended just before
+    last = len(first) - 1 - jnp.argmax(first[::-1], axis=0)
+    sums = {"episodes": first.sum(dtype=jnp.float32)}
+    now = {}
+    for team, window in windows.items():
+        so_far = earned[team] + jnp.cumsum(window.reward.mean(-1), axis=0)
+        # Earned until the last of a game's episode ends: the sum of its episodes' returns, as their differences cancel.
+        closed = jnp.where(first.any(0), jnp.take_along_axis(so_far, last[None], axis=0)[0], 0.0)
+        now[team], sums[team] = so_far[-1] - closed, closed.sum()
+    return now, total(sums)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 
-
 class Rollout(NamedTuple):
     """On-policy memory: the window just played, once."""
 

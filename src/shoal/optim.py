@@ -18,8 +18,8 @@ def adam(max_norm: float) -> optax.GradientTransformation:
 def descend(
     tx: optax.GradientTransformation, params: dict, opt: dict, grads: dict, rates: dict[str, Array]
 ) -> tuple[dict, dict, dict[str, Array]]:
-    """One step of every part of `params` at its own rate."""
-    new_params, new_opt, norms = {}, {}, {}
+    """One step of every part of `params` that has a rate."""
+    new_params, new_opt, norms = dict(params), dict(opt), {}
     for part, rate in rates.items():
         updates, new_opt[part] = tx.update(grads[part], opt[part])
         new_params[part] = jax.tree.map(lambda p, u, rate=rate: p - rate * u, params[part], updates)

@@ -6,13 +6,13 @@ import json
 import os
 import platform
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from . import __version__
 from .config import Config
 from .types import ShoalError
 
@@ -51,8 +51,12 @@ def protocol(config: Config) -> dict[str, Any]:
     """What a reader of the scores must know beside the config."""
     s = config.settings
     return {
-        "versions": {package: metadata.version(package) for package in ("shoal", "jax", "numpy")}
-        | {"python": platform.python_version()},
+        "versions": {
+            "shoal": __version__,
+            "jax": jax.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
         "device": jax.devices()[0].device_kind,
         "devices": config.devices,
         "teams": {team: algorithm.protocol() for team, algorithm in config.algorithms.items()},
@@ -80,7 +84,7 @@ def save_policy(run: Path, config: Config, learners: dict[str, Any], steps: int)
     """Every team's learner and how to rebuild it: arrays and JSON, nothing that runs when it is read."""
     from safetensors.numpy import save_file
 
-    leaves = {name: np.ascontiguousarray(leaf) for name, leaf in _named(learners).items()}
+    leaves = {name: np.array(leaf, order="C") for name, leaf in _named(learners).items()}
     temporary = run / f"{POLICY}.tmp"
     temporary.mkdir()
     save_file(leaves, temporary / WEIGHTS)

@@ -21,6 +21,8 @@ from jax import Array
 class ShoalError(Exception):
     """A mistake of the user's, told in one sentence that says what to change."""
 
+    exit_code = 2
+
 
 @dataclass(frozen=True)
 class Discrete:
@@ -131,5 +133,6 @@ class TrainState(NamedTuple):
     carries: dict[str, Any]  # what each team's policy remembers
     learners: dict[str, Any]  # parameters, targets, optimisers, normalisers
     memories: dict[str, Any]  # each team's Rollout or Replay
+    earned: dict[str, Array]  # [B] by team: one agent's mean return so far in the episode under way
     key: Array
     steps: Array  # [] uint32 valid environment steps so far

@@ -28,6 +28,10 @@ class COMAConfig(PolicyConfig):
     """λ of the critic's TD(λ) targets."""
     reward: Literal["own", "mean", "sum"] = "mean"
     """What each agent learns from: its own reward, or the team's pooled by mean or sum."""
+    critic_epochs: int = 4
+    """Passes of the critic over each window before the actor's."""
+    critic_minibatches: int = 4
+    """Gradient steps per such pass."""
     tau: float = 0.05
     """How far the target critic moves towards the critic after each gradient step."""
     epsilon: float = 0.1
@@ -44,6 +48,8 @@ class COMA(Policy):
     name = "coma"
     Config = COMAConfig
     spaces = (Discrete,)
+    epochs = ("epochs", "critic_epochs")
+    minibatches = ("minibatches", "critic_minibatches")
     critic_sees = (STATE, OBS, OTHERS_ACTION, ID)
     critic_torso = "mlp"  # as in the paper: the actor remembers, the critic sees the state
 
@@ -65,17 +71,28 @@ class COMA(Policy):
         self, learner: Learner, scene: Scene, end: Scene, memory: Rollout, key: Array, clock: Clock
     ) -> tuple[Array, Array]:
         """Target Q of the actions taken; at instant T, whose actions are still to come, of actions drawn now."""
-        dist, features, _ = self.policy(learner.params["actor"], end, memory.window.carry_end.hidden, clock)
-        before, carry = self.critic(learner.target, scene, memory.carry, features)
-        last, _ = self.critic(learner.target, end._replace(action=dist.sample(key)), carry, features)
+        dist, _, _ = self.policy(learner.params["actor"], end, memory.window.carry_end.hidden, clock)
+        before, carry = self.critic(learner.target, scene, memory.carry)
+        last, _ = self.critic(learner.target, end._replace(action=dist.sample(key)), carry)
         values = jnp.concatenate([pick(before, scene.action), expectation(dist, last)])
         return (learner.scale.up(values) if self.config.normalise_value else values), carry
 
+    def study(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> Learner:
+        c = self.config
+        alone = ("critic",)
+        return self.passes(self.critic_alone, alone, learner, batch, key, clock, c.critic_epochs, c.critic_minibatches)[
+            0
+        ]
+
+    def critic_alone(self, params: dict, learner: Learner, batch: Batch, clock: Clock) -> tuple[Array, Metrics]:
+        q, _ = self.critic(params["critic"], batch.scene, batch.critic_carry[0])
+        return self.critic_loss(pick(q, batch.scene.action), learner, batch), {}
+
     def losses(self, params: dict, learner: Learner, batch: Batch, clock: Clock) -> tuple[Array, Metrics]:
-        dist, features, _ = self.policy(params["actor"], batch.scene, batch.actor_carry[0], clock)
-        q, _ = self.critic(params["critic"], batch.scene, batch.critic_carry[0], features)
+        dist, _, _ = self.policy(params["actor"], batch.scene, batch.actor_carry[0], clock)
+        q, _ = self.critic(params["critic"], batch.scene, batch.critic_carry[0])
         taken = pick(q, batch.scene.action)
-        critic = (0.5 * (taken - self.unit(learner, batch.target)) ** 2 * batch.weight).sum()
+        critic = self.critic_loss(taken, learner, batch)
         advantage = jax.lax.stop_gradient(taken - expectation(dist, q))
         if self.config.normalise_advantage:
             advantage = advantage / (jnp.sqrt(moments(advantage, batch.weight)[1]) + 1e-8)

@@ -5,6 +5,7 @@ A member says what its critic sees, what it regresses to, and how its actor desc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -18,7 +19,7 @@ from ..memory import Rollout
 from ..nets.heads import policy_head
 from ..nets.layers import Dense, Rng, owners
 from ..nets.sees import ID, LAST_ACTION, OBS, STATE, Scene, See, as_input, look, width
-from ..nets.torsos import TORSOS, Parts
+from ..nets.torsos import TORSOS, Parts, Style
 from ..optim import adam, annealed, descend
 from ..parallel import moments, shares, total
 from ..returns import advantages, pool
@@ -62,8 +63,12 @@ class PolicyConfig:
     """Hidden layers."""
     activation: Literal["tanh", "relu"] = "tanh"
     """Of the hidden layers."""
+    layer_norm: bool = False
+    """Standardise the features after each hidden layer."""
     sharing: str = "shared"
     """Parameters: shared by all agents, own for each, or a partition such as 0,0,1."""
+    agent_id: bool = True
+    """Tell agents that share parameters apart by a one-hot number."""
     share_torso: bool = False
     """Let the critic read the actor's last hidden layer instead of a torso of its own."""
     last_action: bool = False
@@ -174,12 +179,14 @@ class Policy(Algorithm):
     """The family. Members override `critic_sees`, `regress` and `losses`."""
 
     critic_sees: ClassVar[tuple[See, ...]] = (OBS, ID)
+    epochs: ClassVar[tuple[str, ...]] = ("epochs",)  # settings that count passes over a window
+    minibatches: ClassVar[tuple[str, ...]] = ("minibatches",)  # and those that split a pass
 
     def __init__(self, config: PolicyConfig, spec: Spec):
         super().__init__(config, spec)
         self.config: Any = config
         self.owner = owners(config.sharing, spec)
-        told_apart = spec.n > 1 and len(set(self.owner)) < spec.n
+        told_apart = config.agent_id and spec.n > 1 and len(set(self.owner)) < spec.n
         own_value = told_apart and (config.reward == "own" or OBS in self.critic_sees)  # else one value serves the team
         actor = (OBS, *((LAST_ACTION,) if config.last_action else ()), *((ID,) if told_apart else ()))
         critic = tuple(see for see in self.critic_sees if see is not ID or own_value)
@@ -191,14 +198,19 @@ class Policy(Algorithm):
 
     def check(self, games: int, window: int) -> None:
         rows, what = (games, "games") if self.recurrent else (games * window, "rows (games x window)")
-        if rows % self.config.minibatches:
-            raise ShoalError(
-                f"{rows} {what} on each device cannot be split into {self.config.minibatches} equal minibatches:"
-                " change minibatches, games or window"
-            )
+        for option in self.minibatches:
+            count = getattr(self.config, option)
+            if count < 1 or rows % count:
+                raise ShoalError(
+                    f"{rows} {what} on each device cannot be split into {count} equal minibatches:"
+                    f" change {option}, games or window"
+                )
 
     def protocol(self) -> dict[str, Any]:
-        return {"reward": self.config.reward, "updates_per_step": self.config.epochs}
+        return {
+            "reward": self.config.reward,
+            "updates_per_step": sum(getattr(self.config, name) for name in self.epochs),
+        }
 
     # -- nets ---------------------------------------------------------------------------------------------------
 
@@ -208,8 +220,9 @@ class Policy(Algorithm):
     def init(self, rng: Rng) -> Learner:
         c = self.config
         torso = {"actor": c.torso, "critic": self.critic_torso or c.torso}
+        style = Style(c.activation, c.layer_norm)
         torso = {
-            part: TORSOS[kind](rng, self.owner, width(self.sees[part], self.spec), c.hidden, c.layers, c.activation)
+            part: TORSOS[kind](rng, self.owner, width(self.sees[part], self.spec), c.hidden, c.layers, style)
             for part, kind in torso.items()
         }
         actor = Actor(torso["actor"], policy_head(rng, self.owner, c.hidden, self.spec, c.squash))
@@ -252,13 +265,36 @@ class Policy(Algorithm):
         return memory._replace(window=window)
 
     def learn(self, learner: Learner, memory: Rollout, key: Array, clock: Clock) -> tuple[Learner, Rollout, Metrics]:
-        key_regress, key_rows = jax.random.split(key)
+        key_regress, key_study, key_rows = jax.random.split(key, 3)
         learner, batch, carry = self.prepare(learner, memory, key_regress, clock)
         if not self.recurrent:
             batch = _fold_time(batch)
-        rows = _minibatches(key_rows, batch.weight.shape[1], self.config.epochs, self.config.minibatches)
-        learner, metrics = jax.lax.scan(partial(self._update, batch, clock), learner, rows)
-        return learner, Rollout(carry), jax.tree.map(jnp.mean, metrics)
+        learner = self.study(learner, batch, key_study, clock)
+        both = ("actor", "critic")
+        learner, metrics = self.passes(
+            self.losses, both, learner, batch, key_rows, clock, self.config.epochs, self.config.minibatches
+        )
+        return learner, Rollout(carry), metrics
+
+    def study(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> Learner:
+        """What the critic learns from the window before the actor does."""
+        return learner
+
+    def passes(
+        self,
+        losses: Callable,
+        parts: tuple[str, ...],
+        learner: Learner,
+        batch: Batch,
+        key: Array,
+        clock: Clock,
+        epochs: int,
+        minibatches: int,
+    ) -> tuple[Learner, Metrics]:
+        """Gradient steps of some parts of the learner, over shuffled minibatches; metrics are their means."""
+        rows = _minibatches(key, batch.weight.shape[1], epochs, minibatches)
+        learner, metrics = jax.lax.scan(partial(self._update, losses, parts, batch, clock), learner, rows)
+        return learner, jax.tree.map(jnp.mean, metrics)
 
     @property
     def recurrent(self) -> bool:
@@ -308,20 +344,23 @@ class Policy(Algorithm):
             values = learner.scale.up(values)
         return jnp.broadcast_to(values, memory.window.view.reward.shape), carry
 
-    def critic(self, critic: Critic, scene: Scene, carry: Array, features: Array) -> tuple[Array, Array]:
+    def critic(self, critic: Critic, scene: Scene, carry: Array, features: Array | None = None) -> tuple[Array, Array]:
         """The critic's outputs at every instant of a scene, `[T,B,N or 1,…]`; `features` are the actor's."""
-        parts = (features,) if self.config.share_torso else look(self.sees["critic"], scene, self.spec)
+        shared = self.config.share_torso and features is not None
+        parts = (features,) if shared else look(self.sees["critic"], scene, self.spec)
         return critic(parts, carry, scene.view.first)
 
-    def _update(self, batch: Batch, clock: Clock, learner: Learner, rows: Array) -> tuple[Learner, Metrics]:
+    def _update(
+        self, losses: Callable, parts: tuple[str, ...], batch: Batch, clock: Clock, learner: Learner, rows: Array
+    ) -> tuple[Learner, Metrics]:
         """One gradient step on some rows."""
         c = self.config
-        if c.minibatches > 1:
+        if len(rows) < batch.weight.shape[1]:
             batch = jax.tree.map(lambda x: x.at[:, rows].get(mode="promise_in_bounds"), batch)
         batch = batch._replace(weight=shares(batch.weight))
-        grads, metrics = total(jax.grad(self.losses, has_aux=True)(learner.params, learner, batch, clock))
+        grads, metrics = total(jax.grad(losses, has_aux=True)(learner.params, learner, batch, clock))
         rates = {"actor": c.lr, "critic": c.critic_lr or c.lr}
-        rates = {part: annealed(rate, c.anneal, clock.progress) for part, rate in rates.items()}
+        rates = {part: annealed(rate, c.anneal, clock.progress) for part, rate in rates.items() if part in parts}
         params, opt, norms = descend(self.tx, learner.params, learner.opt, grads, rates)
         learner = learner._replace(params=params, opt=opt)
         return self.updated(learner), metrics | norms

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from ..types import ShoalError
 from . import identity, matrix, mpe
@@ -42,7 +42,7 @@ def make(env_id: str, **options: Any) -> Game:
     if env_id not in GAMES:
         raise ShoalError(f"There is no game '{env_id}'{_nearest(env_id, GAMES)}; `shoal list` shows them all.")
     game = GAMES[env_id]
-    fields = {field.name: field for field in dataclasses.fields(game)}
+    fields = {field.name: field for field in dataclasses.fields(cast(Any, game))}
     for option, value in options.items():
         if option not in fields:
             hint = _nearest(option, fields)

@@ -8,7 +8,7 @@ its world.
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -153,5 +153,5 @@ def at_least(least: int, **options: Any) -> None:
 def within(low: float, high: float, **options: Any) -> None:
     """Refuse an option that is not a number between `low` and `high`."""
     for option, value in options.items():
-        if not isinstance(value, Real) or isinstance(value, bool) or not low <= value <= high:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
             raise ShoalError(f"{option} must be a number between {low:g} and {high:g}, not {value!r}.")

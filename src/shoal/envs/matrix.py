@@ -29,7 +29,6 @@ class MatrixGame(Game):
     def __post_init__(self) -> None:
         at_least(1, repetitions=self.repetitions)
 
-    @cached_property
     def payoff(self) -> np.ndarray:
         """What the joint action earns: `[A,A,…]` for all alike, or `[N,A,A,…]` for each agent, teams in order."""
         raise NotImplementedError
@@ -41,7 +40,7 @@ class MatrixGame(Game):
     @cached_property
     def teams(self) -> dict[str, Spec]:
         count = sum(self.sides.values())
-        sizes = iter(self.payoff.shape[-count:])
+        sizes = iter(self.payoff().shape[-count:])
         teams = {}
         for team, n in self.sides.items():
             own = tuple(next(sizes) for _ in range(n))
@@ -54,7 +53,7 @@ class MatrixGame(Game):
 
     def advance(self, key: Array, world: Array, actions: dict[str, Array]) -> Array:
         joint = tuple(action for team in self.sides for action in actions[team])
-        earned = jnp.asarray(self.payoff, jnp.float32)[(..., *joint)]
+        earned = jnp.asarray(self.payoff(), jnp.float32)[(..., *joint)]
         return jnp.broadcast_to(earned, world.shape)
 
     def observe(self, world: Array) -> dict[str, Array]:
@@ -73,7 +72,9 @@ class Climbing(MatrixGame):
     """Claus and Boutilier (1998): the best joint action stands next to the worst."""
 
     name = "matrix/climbing"
-    payoff = np.array([[11, -30, 0], [-30, 7, 6], [0, 0, 5]])
+
+    def payoff(self) -> np.ndarray:
+        return np.array([[11, -30, 0], [-30, 7, 6], [0, 0, 5]])
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,6 @@ class Penalty(MatrixGame):
         super().__post_init__()
         within(-np.inf, 0, k=self.k)
 
-    @cached_property
     def payoff(self) -> np.ndarray:
         return np.array([[self.k, 0, 10], [0, 2, 0], [10, 0, self.k]])
 
@@ -100,4 +100,6 @@ class MatchingPennies(MatrixGame):
 
     name = "matrix/matching_pennies"
     sides = {"even": 1, "odd": 1}
-    payoff = np.array([[[1, -1], [-1, 1]], [[-1, 1], [1, -1]]])
+
+    def payoff(self) -> np.ndarray:
+        return np.array([[[1, -1], [-1, 1]], [[-1, 1], [1, -1]]])

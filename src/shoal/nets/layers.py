@@ -85,4 +85,10 @@ def _matmul(x: Array, weight: Array) -> Array:
     return out.reshape(*x.shape[:-1], -1)
 
 
+def standardised(x: Array) -> Array:
+    """Each row with zero mean and unit variance (layer norm, Ba et al. 2016); the next Dense does the rest."""
+    x = x - x.mean(-1, keepdims=True)
+    return x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-5)
+
+
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": jnp.tanh, "relu": jax.nn.relu}

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .layers import ACTIVATIONS, Dense, Rng
+from .layers import ACTIVATIONS, Dense, Rng, standardised
 
 Parts = tuple[Array, ...]
+
+
+class Style(NamedTuple):
+    """What follows each hidden layer."""
+
+    activation: str
+    layer_norm: bool
+
+    def __call__(self, x: Array) -> Array:
+        x = ACTIVATIONS[self.activation](x)
+        return standardised(x) if self.layer_norm else x
 
 
 class Mlp(eqx.Module):
     """Dense layers; remembers nothing."""
 
     layers: tuple[Dense, ...]
-    activation: str = eqx.field(static=True)
+    style: Style = eqx.field(static=True)
 
-    def __init__(self, rng: Rng, owner: tuple[int, ...], ins: int, hidden: int, layers: int, activation: str):
+    def __init__(self, rng: Rng, owner: tuple[int, ...], ins: int, hidden: int, layers: int, style: Style):
         self.layers = tuple(Dense(rng, owner, hidden if i else ins, hidden) for i in range(layers))
-        self.activation = activation
+        self.style = style
 
     def carry(self, games: int, rows: int) -> Array:
         return jnp.zeros((games, rows, 0))
 
     def __call__(self, parts: Parts, carry: Array, first: Array) -> tuple[Array, Array]:
         for layer in self.layers:
-            parts = (ACTIVATIONS[self.activation](layer(*parts)),)
+            parts = (self.style(layer(*parts)),)
         return parts[0], carry
 
 
@@ -38,8 +51,8 @@ class Gru(eqx.Module):
     inputs: Dense  # [H] -> [3H], of all instants at once, outside the time scan
     hidden: Dense  # [H] -> [3H]
 
-    def __init__(self, rng: Rng, owner: tuple[int, ...], ins: int, hidden: int, layers: int, activation: str):
-        self.inner = Mlp(rng, owner, ins, hidden, max(layers - 1, 1), activation)
+    def __init__(self, rng: Rng, owner: tuple[int, ...], ins: int, hidden: int, layers: int, style: Style):
+        self.inner = Mlp(rng, owner, ins, hidden, max(layers - 1, 1), style)
         self.inputs = Dense(rng, owner, hidden, 3 * hidden, gain=1.0)
         self.hidden = Dense(rng, owner, hidden, 3 * hidden, gain=1.0)
 

@@ -7,7 +7,7 @@ that a step is a handful of fused loops along contiguous memory. Parity with the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import NamedTuple
 
 import jax
@@ -145,7 +145,9 @@ class Particles(Game):
         away = world.pos[:, None] - others
         distance = length(away) + itself
         depth = jax.nn.softplus((reach - distance) / SOFTNESS) * SOFTNESS
-        return (away * (STIFFNESS * depth / distance)[:, :, None]).sum(1)
+        force = away * (STIFFNESS * depth / distance)[:, :, None]
+        # Added up one by one: XLA fuses that, where a reduction over this axis takes twice the time of the whole step.
+        return reduce(jnp.add, (force[:, j] for j in range(len(sizes))))
 
     def _brake(self, vel: Array) -> Array:
         """Velocities held to each agent's top speed."""

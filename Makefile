@@ -1,0 +1,34 @@
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check bench clean
+
+demo: .venv/installed
+	$(BIN)/shoal train coma mpe/simple_spread --steps 2e6 --out runs
+
+test: .venv/installed-dev
+	$(BIN)/pytest
+
+check: .venv/installed-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/pytest
+
+bench: .venv/installed-dev
+	$(BIN)/python benchmarks/bench.py
+
+clean:
+	rm -rf .venv .cache .pytest_cache .ruff_cache
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+# A stamp is as old as the last install; a newer pyproject.toml installs again.
+.venv/installed: pyproject.toml | .venv/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+.venv/installed-dev: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,dev]'
+	touch $@

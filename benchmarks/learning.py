@@ -1,0 +1,159 @@
+"""How well, and how soon: every preset, several seeds, each run on one core of its own.
+
+    python benchmarks/learning.py                          # everything
+    python benchmarks/learning.py mappo mpe/simple_spread  # one pair
+    python benchmarks/learning.py --seeds 5 coma           # one algorithm on all its tasks
+
+A run is `shoal train <algorithm> <env> --seed <seed> --devices 1`, with its preset. Its score is the mean over 1,000
+greedy episodes on games of their own; for speaker-listener the sum of both agents, for matrix games one agent's sum of 25
+payoffs, elsewhere one agent's return p. Seconds are of training alone, after compilation. Runs already in
+`benchmarks/results/learning.json` are not repeated unless `--again` is given.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+
+RESULTS = Path(__file__).parent / "results" / "learning.json"
+EPISODES = 1_000
+LEVELS = (-11.0, -8.0)  # of p on simple_spread: the time to get there is what a user feels
+
+SPREAD, LISTENER = "mpe/simple_spread", "mpe/simple_speaker_listener"
+CLIMBING, PENALTY = "matrix/climbing", "matrix/penalty"
+POLICY = ("a2c", "ppo", "maa2c", "mappo", "coma")
+CAMPAIGN = [
+    *[(algorithm, SPREAD, {}) for algorithm in ("mappo", "ppo", "maa2c", "coma", "a2c")],
+    ("mappo", LISTENER, {}),
+    *[(algorithm, PENALTY, {"k": 0}) for algorithm in POLICY],
+    *[(algorithm, CLIMBING, {}) for algorithm in POLICY],
+]
+AGENTS_SUMMED = {LISTENER: 2}
+
+
+def child(algorithm: str, env: str, options: dict, seed: int, core: int) -> dict:
+    """One run, on one core."""
+    os.sched_setaffinity(0, {core})
+    import shoal
+
+    with tempfile.TemporaryDirectory() as out:
+        result = shoal.train(
+            algorithm, env, env=options, seed=seed, devices=1, evaluations=40, eval_episodes=200, out=out, quiet=True
+        )
+        lines = [json.loads(line) for line in (result.path / "metrics.jsonl").read_text().splitlines()]
+        player = shoal.load(result.path)
+        scores = {
+            how: player.evaluate(EPISODES, how == "greedy", 12345).score()["agent"] for how in ("greedy", "sampled")
+        }
+    factor = AGENTS_SUMMED.get(env, 1)
+    curve = [
+        (line["env_step"], line["seconds"], factor * line["evaluation/agent/return"])
+        for line in lines
+        if "evaluation/agent/return" in line
+    ]
+    reached = {str(level): next((point[:2] for point in curve if point[2] >= level), None) for level in LEVELS}
+    return {how: factor * score for how, score in scores.items()} | {
+        "steps": result.steps,
+        "seconds": result.seconds,
+        "random": factor * result.random["agent"],
+        "reached": reached,
+        "curve": [[step, round(seconds, 1), round(score, 3)] for step, seconds, score in curve],
+    }
+
+
+def run(task: tuple, cores: SimpleQueue) -> dict:
+    """One run in a fresh process, on whichever core is free."""
+    algorithm, env, options, seed = task
+    core = cores.get()
+    try:
+        words = [algorithm, env, json.dumps(options), str(seed), str(core)]
+        command = [sys.executable, __file__, "--child", *words]
+        out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    finally:
+        cores.put(core)
+    row = {"algorithm": algorithm, "env": env, "options": options, "seed": seed} | json.loads(out.splitlines()[-1])
+    where = ", ".join(f"{level} after {at[1]:.0f} s" for level, at in row["reached"].items() if at and env == SPREAD)
+    print(
+        f"{algorithm} {env} seed {seed}: greedy {row['greedy']:.2f}, sampled {row['sampled']:.2f} after"
+        f" {row['steps'] / 1e6:.1f}M steps, {row['seconds']:.0f} s; {where}",
+        flush=True,
+    )
+    return row
+
+
+def key(row: dict) -> tuple:
+    return row["algorithm"], row["env"], json.dumps(row["options"]), row["seed"]
+
+
+def table(rows: list[dict]) -> str:
+    """Markdown, a line per algorithm and task."""
+    lines = [
+        "| algorithm | task | seeds | greedy, mean ± deviation (each) | sampled | steps | seconds | to −11 | to −8 |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for algorithm, env, options in CAMPAIGN:
+        mine = [r for r in rows if (r["algorithm"], r["env"], r["options"]) == (algorithm, env, options)]
+        if not mine:
+            continue
+        scores = [r["greedy"] for r in mine]
+        spread = statistics.stdev(scores) if len(scores) > 1 else 0.0
+        task = env + "".join(f" {name}={value}" for name, value in options.items())
+        soon = [_soon(mine, str(level)) if env == SPREAD else "" for level in LEVELS]
+        cells = [
+            algorithm,
+            task,
+            str(len(mine)),
+            f"**{statistics.mean(scores):.2f}** ± {spread:.2f} ({', '.join(f'{s:.2f}' for s in scores)})",
+            f"{statistics.mean(r['sampled'] for r in mine):.2f}",
+            f"{mine[0]['steps'] / 1e6:.1f}M",
+            f"{statistics.mean(r['seconds'] for r in mine):.0f}",
+            *soon,
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _soon(rows: list[dict], level: str) -> str:
+    times = [r["reached"][level][1] for r in rows if r["reached"][level]]
+    if not times:
+        return "–"
+    missed = f" ({len(times)} of {len(rows)})" if len(times) < len(rows) else ""
+    return f"{statistics.mean(times):.0f} s{missed}"
+
+
+def main(words: list[str]) -> None:
+    again = "--again" in words
+    words = [word for word in words if word != "--again"]
+    seeds = int(words.pop(words.index("--seeds") + 1)) if "--seeds" in words else 3
+    words = [word for word in words if word != "--seeds"]
+    tasks = [t for t in CAMPAIGN if all(word in t[:2] for word in words)]
+    rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    wanted = [(*task, seed) for task in tasks for seed in range(seeds)]
+    if again:
+        rows = [row for row in rows if not any(key(row)[:2] == task[:2] for task in wanted)]
+    known = {key(row) for row in rows}
+    wanted = [t for t in wanted if (t[0], t[1], json.dumps(t[2]), t[3]) not in known]
+    cores: SimpleQueue = SimpleQueue()
+    for core in sorted(os.sched_getaffinity(0)):
+        cores.put(core)
+    RESULTS.parent.mkdir(exist_ok=True)
+    with ThreadPoolExecutor(cores.qsize()) as pool:
+        for row in pool.map(lambda task: run(task, cores), wanted):
+            rows.append(row)
+            RESULTS.write_text("[\n" + ",\n".join(json.dumps(r) for r in sorted(rows, key=key)) + "\n]\n")
+    print("\n" + table(sorted(rows, key=key)))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        name, env, options, seed, core = sys.argv[2:]
+        print(json.dumps(child(name, env, json.loads(options), int(seed), int(core))))
+    else:
+        main(sys.argv[1:])

@@ -1,0 +1,130 @@
+"""What there is, in words: the tables of `shoal list` and the pages of `shoal info`."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import sys
+import textwrap
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from . import presets
+from .algorithms import ALGORITHMS, ALIASES, Algorithm
+from .config import Settings, nearest
+from .envs import GAMES, make
+from .types import Discrete, ShoalError, Spec
+
+
+def overview() -> str:
+    """Every algorithm and environment, one line each."""
+    algorithms = [(_names(kind), _doc(sys.modules[kind.__module__])) for kind in ALGORITHMS.values()]
+    games = [(name, _sides(make(name).teams), _doc(game)) for name, game in GAMES.items()]
+    return "\n".join(
+        [
+            "Algorithms",
+            *_table(algorithms),
+            "",
+            "Environments",
+            *_table(games),
+            "",
+            "`shoal info <name>` tells more about one of them.",
+        ]
+    )
+
+
+def about(name: str) -> str:
+    """One algorithm or environment."""
+    if name in GAMES:
+        return _about_game(name)
+    kind = ALGORITHMS.get(ALIASES.get(name, name))
+    if kind is None:
+        known = [*ALGORITHMS, *ALIASES, *GAMES]
+        raise ShoalError(f"there is no algorithm or environment {name!r}{nearest(name, known)}: `shoal list` shows all")
+    return _about_algorithm(kind)
+
+
+def _about_algorithm(kind: type[Algorithm]) -> str:
+    tuned = [env for algorithm, env in presets.shipped() if algorithm == kind.name]
+    actions = " and ".join(_kind_of(space) for space in kind.spaces)
+    return "\n".join(
+        [
+            f"{_names(kind)}: {_doc(sys.modules[kind.__module__])}",
+            _doc(kind),
+            f"Plays {actions} actions. Presets: {', '.join(tuned) or 'none'}.",
+            "",
+            f"Options (shoal train {kind.name} <env> --option value)",
+            *_table(options(kind.Config)),
+            "",
+            "Options of every run",
+            *_table(options(Settings)),
+        ]
+    )
+
+
+def _about_game(name: str) -> str:
+    game = make(name)
+    lines = [f"{name}: {_doc(sys.modules[type(game).__module__])}", _doc(type(game)), ""]
+    for team, spec in game.teams.items():
+        lines += [f"Team {team}: state {spec.state} numbers", *_table(_agents(spec))]
+    steps = f"At most {game.limit} steps per episode."
+    return "\n".join([*lines, steps, "", "Options (--env.option value)", *_table(options(type(game), "env."))])
+
+
+def options(cls: type, prefix: str = "") -> list[tuple[str, str, str]]:
+    """Flag, default and meaning of every field of a dataclass."""
+    words, hints = meanings(cls), get_type_hints(cls)
+    rows = []
+    for field in dataclasses.fields(cls):
+        choice = (
+            f" One of {', '.join(get_args(hints[field.name]))}." if get_origin(hints[field.name]) is Literal else ""
+        )
+        default = repr(field.default) if field.default == "" else str(field.default)
+        rows.append((f"--{prefix}{field.name.replace('_', '-')}", default, words.get(field.name, "") + choice))
+    return rows
+
+
+def meanings(cls: type) -> dict[str, str]:
+    """The line below each field of a dataclass, its bases' included."""
+    words: dict[str, str] = {}
+    for base in reversed(cls.__mro__[:-1]):
+        if not dataclasses.is_dataclass(base):
+            continue
+        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
+        for field, line in itertools.pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
+                words[field.target.id] = str(line.value.value)  # type: ignore[union-attr]
+    return words
+
+
+def _names(kind: type[Algorithm]) -> str:
+    return ", ".join([kind.name, *(alias for alias, name in ALIASES.items() if name == kind.name)])
+
+
+def _sides(teams: dict[str, Spec]) -> str:
+    return ", ".join(f"{spec.n} {team}" for team, spec in teams.items())
+
+
+def _agents(spec: Spec) -> list[tuple[str, str, str]]:
+    obs = spec.obs_sizes or (spec.obs,) * spec.n
+    sizes = spec.action_sizes or (spec.action.size,) * spec.n
+    kind = "actions" if isinstance(spec.action, Discrete) else "numbers as action"
+    return [(a, f"sees {o} numbers", f"{n} {kind}") for a, o, n in zip(spec.agents, obs, sizes, strict=True)]
+
+
+def _kind_of(space: type) -> str:
+    return "discrete" if space is Discrete else "continuous"
+
+
+def _doc(thing: Any) -> str:
+    """The first paragraph of a docstring, on one line."""
+    return " ".join((thing.__doc__ or "").strip().split("\n\n")[0].split())
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Columns side by side, each as wide as its widest cell."""
+    if not rows:
+        return ["  none"]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    return ["  " + "  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]]) for row in rows]

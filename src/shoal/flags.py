@@ -1,0 +1,132 @@
+"""Flags from dataclasses: tyro reads them, and every mistake becomes one sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar, get_type_hints
+
+from .types import ShoalError
+
+T = TypeVar("T")
+
+
+def parse(cls: type[T], default: T, args: Sequence[str], prog: str, description: str) -> T:
+    """`default` with what the flags change. Fields of fields are `--env.x`, unless their prefix is left out."""
+    import tyro
+
+    known = dict(flags(cls, default))
+    args = list(_spelled(args, known))
+    if "--help" in args or "-h" in args:
+        tyro.cli(cls, default=default, args=["--help"], prog=prog, description=description, registry=_registry())
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(cls, default=default, args=args, prog=prog, registry=_registry())
+    except SystemExit:
+        raise ShoalError(_sentence(complaint.getvalue())) from None
+
+
+def flags(cls: type, default: Any, prefix: str = "") -> Iterator[tuple[str, bool]]:
+    """Every flag and whether it takes a value."""
+    import tyro
+
+    hints = get_type_hints(cls, include_extras=True)
+    for field in dataclasses.fields(cls):
+        value = getattr(default, field.name)
+        name = field.name.replace("_", "-")
+        if dataclasses.is_dataclass(value):
+            bare = tyro.conf.OmitArgPrefixes in getattr(hints[field.name], "__metadata__", ())
+            yield from flags(type(value), value, prefix if bare else f"{prefix}{name}.")
+        elif isinstance(value, bool):
+            yield f"--{prefix}{name}", False
+            yield f"--{prefix}no-{name}", False
+        else:
+            yield f"--{prefix}{name}", True
+
+
+def _spelled(args: Sequence[str], known: dict[str, bool]) -> Iterator[str]:
+    """The arguments with every flag as it is known: `--env.n` for `--env.N`, `_` for `-`; values must be there."""
+    folded = {_fold(flag): flag for flag in [*known, "--help"]}
+    rest = list(args)
+    while rest:
+        token = rest.pop(0)
+        if not _is_flag(token):
+            raise ShoalError(f"{token!r} is one word too many: options begin with --")
+        flag, equals, value = token.partition("=")
+        if _fold(flag) not in folded:
+            raise ShoalError(f"there is no option {flag}{_hint(_fold(flag), known)}")
+        flag = folded[_fold(flag)]
+        yield flag
+        if known.get(flag):
+            if not equals and (not rest or _is_flag(rest[0])):
+                raise ShoalError(f"{flag} needs a value")
+            yield value if equals else rest.pop(0)
+        elif equals:
+            raise ShoalError(f"{flag} takes no value: write {flag} or its --no- form")
+
+
+def _hint(flag: str, known: Iterable[str]) -> str:
+    """What may have been meant: the same option of another owner, or one spelled alike."""
+    elsewhere = [other for other in known if other.rpartition(".")[2] == flag.removeprefix("--")]
+    near = elsewhere or difflib.get_close_matches(flag, list(known), 1, cutoff=0.5)
+    return f", did you mean {' or '.join(near)}?" if near else ": --help shows all"
+
+
+def _is_flag(token: str) -> bool:
+    return token == "-h" or token.startswith("--")
+
+
+def _fold(flag: str) -> str:
+    return "--help" if flag == "-h" else flag.replace("_", "-").lower()
+
+
+def _registry() -> Any:
+    """tyro's rules, but a whole number may be written 2e6."""
+    import tyro
+
+    registry = tyro.constructors.ConstructorRegistry()
+    registry.primitive_rule(_whole_number)
+    return registry
+
+
+def _whole_number(info: Any) -> Any:
+    import tyro
+
+    if info.type is not int:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda words: whole(words[0]),
+        is_instance=lambda value: isinstance(value, int) and not isinstance(value, bool),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def whole(word: str) -> int:
+    """25, 2e6 or 1_000_000 as an int."""
+    try:
+        value = float(word)
+        if value == int(value):
+            return int(word) if word.lstrip("+-").replace("_", "").isdigit() else int(value)
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError(f"{word!r} is not a whole number")
+
+
+def _sentence(box: str) -> str:
+    """The first paragraph inside tyro's error box, on one line."""
+    box = re.sub(r"\x1b\[[0-9;]*m", "", box)
+    lines = [line.strip("│ ") for line in box.splitlines() if not line.startswith(("╭", "╰"))]
+    words: list[str] = []
+    for line in lines:
+        if set(line) <= {"─"}:
+            break
+        words.append(line)
+    text = " ".join(words).rstrip(".").replace(". ", ": ")
+    return text[:1].lower() + text[1:] or "the options could not be read: --help shows them"

@@ -1,0 +1,230 @@
+"""Driving the loop: compile, train, evaluate before, during and after, log, stop cleanly, save."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from . import __version__, algorithms, curve, runs
+from .config import Config
+from .display import Display, named
+from .evaluate import Episodes, Evaluator
+from .log import Log
+from .loop import Loop
+from .types import Clock, ShoalError, TrainState
+
+WORK_PER_CALL = {"cpu": 2e10, "other": 1e12}  # multiplications of a device per call: around a second
+LOG_POINTS = 50  # calls a run is cut into at least
+
+
+class Diverged(ShoalError):
+    """A loss is no longer a number."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run left behind. Scores are mean returns of one agent, by team."""
+
+    path: Path
+    scores: dict[str, float]
+    before: dict[str, float]
+    random: dict[str, float]
+    steps: int
+    seconds: float  # of training alone
+    stopped: int = 0  # the signal that ended it early
+
+
+class Stop:
+    """Notes the first Ctrl-C or SIGTERM instead of dying of it; the second one acts as usual."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> Stop:
+        if threading.current_thread() is threading.main_thread():
+            self.before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: Any) -> None:
+        self.signal = number
+        self.__exit__()
+
+
+def train(config: Config, quiet: bool = False) -> Result:
+    """Run it."""
+    return Trainer(config, Display(quiet)).run()
+
+
+class Trainer:
+    """One run under way."""
+
+    def __init__(self, config: Config, display: Display):
+        s = config.settings
+        self.config, self.display = config, display
+        self.loop = Loop(config.game, config.algorithms, s.games, s.window, s.steps, config.devices)
+        self.evaluator = Evaluator(config.game, config.algorithms, s.eval_episodes, s.greedy)
+        self.due = [s.steps * k / (s.evaluations + 1) for k in range(1, s.evaluations + 1)]
+        self.steps, self.seconds = 0, 0.0
+        self.points: list[curve.Point] = []
+        self.training: list[tuple[int, dict[str, float]]] = []
+
+    def run(self) -> Result:
+        path = runs.plan(self.config)
+        self._introduce(path)
+        with Stop() as stop:
+            state, program, before = self._prepare()
+            if stop.signal:
+                raise KeyboardInterrupt  # nothing was trained, nothing is written
+            runs.create(path, self.config)
+            with Log(path) as log:
+                self._note_evaluation(log, before)
+                state = self._train(state, program, log, stop)
+                return self._finish(path, log, self._learners(state), stop.signal)
+
+    def _introduce(self, path: Path) -> None:
+        s, c = self.config.settings, self.config
+        device = f"{c.devices} {jax.devices()[0].platform} device{'s' * (c.devices > 1)}"
+        self.display.say(f"shoal {__version__}: {c.label} on {c.env}, seed {s.seed}, {device}, into {path}")
+        for team, facts in runs.protocol(c)["teams"].items():
+            agents = self.config.game.teams[team].n
+            self.display.say(
+                f"team {team}: {agents} agent{'s' * (agents > 1)} play {c.algorithms[team].name}, reward"
+                f" {facts['reward']}, each step enters {facts['updates_per_step']} gradient update(s)"
+            )
+
+    def _prepare(self) -> tuple[TrainState, Any, Episodes]:
+        """The opening state, the compiled program and the scores before any training."""
+        with self.display.waiting("compiling the training program"), ThreadPoolExecutor(2) as pool:
+            state = self.loop.init(self.config.settings.seed)
+            learners = self._learners(state)
+            program = self.loop.program(self._iterations(learners))
+            compiled = pool.submit(lambda: program.lower(state).compile())
+            before = pool.submit(self._evaluate, learners)
+            return state, compiled.result(), before.result()
+
+    def _iterations(self, learners: dict) -> int:
+        """Iterations per call: about a second's work, and enough calls to log and to stop at."""
+        s = self.config.settings
+        work = 1e5  # of the game itself, per step
+        for team, algorithm in self.config.algorithms.items():
+            weights = sum(np.size(leaf) for leaf in jax.tree.leaves(learners[team])) / 3  # Adam keeps two of each
+            passes = 2 + 6 * algorithm.protocol()["updates_per_step"]  # a gradient costs three forward passes
+            work += weights * algorithm.spec.n * passes
+        needed = -(-s.steps // (s.games * s.window))
+        speed = WORK_PER_CALL["cpu" if jax.default_backend() == "cpu" else "other"] * self.config.devices
+        fitting = int(speed / (work * s.games * s.window))
+        calls = -(-needed // max(fitting, 1))
+        calls = min(max(calls, LOG_POINTS, s.evaluations + 1), needed)
+        return -(-needed // calls)
+
+    def _train(self, state: TrainState, program: Any, log: Log, stop: Stop) -> TrainState:
+        s = self.config.settings
+        with self.display.training(s.steps):
+            while self.steps < s.steps and not stop.signal:
+                start = time.monotonic()
+                state, metrics = program(state)
+                metrics = jax.device_get(metrics)
+                spent = time.monotonic() - start
+                self._note_metrics(log, metrics, spent)
+                if self.due and self.due[0] <= self.steps < s.steps:
+                    self.due = [step for step in self.due if step > self.steps]
+                    self._note_evaluation(log, self._evaluate(self._learners(state)))
+        return state
+
+    def _note_metrics(self, log: Log, metrics: dict, spent: float) -> None:
+        fresh = int(metrics["steps"][-1]) - self.steps
+        self.steps, self.seconds = self.steps + fresh, self.seconds + spent
+        values = {
+            f"{team}/{name}": float(series.mean())
+            for team in self.config.algorithms
+            for name, series in metrics[team].items()
+        }
+        ended = {name: float(series.sum()) for name, series in metrics["returns"].items()}
+        episodes = ended.pop("episodes")
+        returns = {team: value / episodes for team, value in ended.items()} if episodes else {}
+        self.training += [(self.steps, returns)] if returns else []
+        rate = fresh / spent
+        speed = {"seconds": self.seconds, "steps_per_second": rate}
+        log.point(self.steps, values | {f"{team}/return": value for team, value in returns.items()} | speed)
+        wrong = [name for name, value in values.items() if not np.isfinite(value)]
+        if wrong:
+            raise Diverged(
+                f"training diverged: {', '.join(wrong)} stopped being a number before step {self.steps}:"
+                " try a smaller lr or max_grad_norm"
+            )
+        self.display.progress(self.steps, self.config.settings.steps, rate, returns)
+
+    def _learners(self, state: TrainState) -> dict:
+        """On the host: evaluation and the saved policy start from the same arrays."""
+        return jax.device_get(state.learners)
+
+    def _evaluate(self, learners: dict) -> Episodes:
+        return self.evaluator(learners, self.config.settings.seed, clock(self.config, self.steps))
+
+    def _note_evaluation(self, log: Log, played: Episodes) -> None:
+        self.points.append(curve.Point(self.steps, self.seconds, played))
+        log.evaluation(self.steps, self.config.game.teams, played)
+        values = {"evaluation/length": float(played.length.mean())}
+        for team, rows in played.returns.items():
+            values[f"evaluation/{team}/return"] = float(rows.mean())
+            values[f"evaluation/{team}/deviation"] = float(rows.mean(1).std())
+        log.point(self.steps, values | {"seconds": self.seconds})
+        how = "greedy" if self.config.settings.greedy else "sampled"
+        count = f"{len(played.length)} {how} episodes"
+        self.display.say(f"evaluation at {self.steps:,} steps: {named(played.score())} (mean return, {count})")
+
+    def _finish(self, path: Path, log: Log, learners: dict, stopped: int) -> Result:
+        """The last evaluation, the random level, the policy, the curve, the summary."""
+        s, game = self.config.settings, self.config.game
+        if stopped:
+            self.display.say(f"stopping early at {self.steps:,} steps, as asked")
+        runs.save_policy(path, self.config, learners, self.steps)
+        self._note_evaluation(log, self._evaluate(learners))
+        guessers = {team: algorithms.chance(spec) for team, spec in game.teams.items()}
+        nothing = {team: () for team in guessers}
+        random = Evaluator(game, guessers, s.eval_episodes, False)(nothing, s.seed, clock(self.config, 0))
+        title = f"{self.config.label} on {self.config.env}, seed {s.seed}"
+        curve.draw(path / runs.CURVE, title, self.points, self.training, random)
+        result = Result(
+            path,
+            scores=self.points[-1].played.score(),
+            before=self.points[0].played.score(),
+            random=random.score(),
+            steps=self.steps,
+            seconds=self.seconds,
+            stopped=stopped,
+        )
+        facts = vars(result) | {"path": str(path), "steps_per_second": self.steps / max(self.seconds, 1e-9)}
+        runs.write_json(path / runs.SUMMARY, facts)
+        self._conclude(result)
+        return result
+
+    def _conclude(self, result: Result) -> None:
+        say = self.display.say
+        say(
+            f"{result.steps:,} steps in {result.seconds:.1f} s: {result.steps / max(result.seconds, 1e-9):,.0f} steps/s"
+        )
+        for team, score in result.scores.items():
+            say(f"team {team}: random {result.random[team]:.2f}, before {result.before[team]:.2f}, after {score:.2f}")
+        say(f"policy: {result.path / runs.POLICY}   curve: {result.path / runs.CURVE}")
+
+
+def clock(config: Config, steps: int) -> Clock:
+    """How far training had come after so many steps."""
+    done = np.float32(steps)
+    return Clock(done, np.float32(done / np.float32(config.settings.steps)))  # type: ignore[arg-type]

@@ -1,0 +1,156 @@
+"""The command line, called as a user calls it: what works, and what every mistake is told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shoal import cli
+
+SIZES = {"steps": 160, "games": 4, "window": 5, "eval-episodes": 3, "evaluations": 1, "hidden": 4, "minibatches": 1}
+TINY = [word for name, value in SIZES.items() for word in (f"--{name}", str(value))]
+PAIR = ["ppo", "test/identity"]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+MISTAKES = {
+    "unknown verb": (["trian"], "did you mean 'train'"),
+    "nothing to train": (["train"], "shoal train <algorithm> <env>"),
+    "no environment": (["train", "ppo"], "shoal train <algorithm> <env>"),
+    "unknown algorithm": (["train", "mapo", "test/identity"], "mappo"),
+    "unknown environment": (["train", "ppo", "test/identiti"], "test/identity"),
+    "unknown option": (["train", *PAIR, "--hiden", "4"], "did you mean --hidden"),
+    "unknown environment option": (["train", *PAIR, "--env.lenght", "4"], "did you mean --env.length"),
+    "a word too many": (["train", *PAIR, "again"], "one word too many"),
+    "value missing": (["train", *PAIR, "--lr"], "--lr needs a value"),
+    "value missing before a flag": (["train", *PAIR, "--lr", "--seed", "1"], "--lr needs a value"),
+    "not a number": (["train", *PAIR, "--lr", "fast"], "--lr"),
+    "not a whole number": (["train", *PAIR, "--hidden", "4.5"], "'4.5' is not a whole number"),
+    "not a choice": (["train", *PAIR, "--torso", "lstm"], "'mlp', 'gru'"),
+    "switch with a value": (["train", *PAIR, "--anneal=yes"], "--anneal takes no value"),
+    "no steps": (["train", *PAIR, "--steps", "0"], "steps must be at least 1"),
+    "negative games": (["train", *PAIR, "--games", "-8"], "games must be at least 1"),
+    "negative rate": (["train", *PAIR, "--lr", "-1"], "lr must be greater than 0"),
+    "impossible game": (["train", *PAIR, "--env.n", "0"], "n must be"),
+    "too few steps": (["train", *PAIR, "--steps", "10"], "10 steps are too few"),
+    "uneven minibatches": (["train", *PAIR, "--games", "2", "--window", "5", "--minibatches", "3"], "minibatches"),
+    "uneven minibatches of games": (
+        ["train", *PAIR, "--games", "4", "--torso", "gru", "--minibatches", "3"],
+        "minibatches",
+    ),
+    "uneven devices": (["train", *PAIR, "--games", "3", "--devices", "2"], "3 games cannot be shared evenly"),
+    "too many devices": (["train", *PAIR, "--devices", "64"], "JAX has 2"),
+    "discrete only": (["train", "coma", "test/continuous_identity"], "choose another algorithm"),
+    "unknown partition": (["train", *PAIR, "--sharing", "mine"], "partition"),
+    "team without algorithm": (["train", "--team", "adversary=coma", "mpe/simple_tag"], "--team agent="),
+    "unknown team": (["train", "ppo", "--team", "agnet=coma", "mpe/simple_tag"], "did you mean 'agent'"),
+    "half a team": (["train", "--team", "adversary", "mpe/simple_tag"], "--team adversary=ppo"),
+    "option without team": (["train", "ppo", "--team", "agent=a2c", "mpe/simple_tag", "--lr", "1"], "--agent.lr"),
+    "folder name": (["train", *PAIR, "--name", "a/b"], "plain folder name"),
+    "nothing to evaluate": (["evaluate"], "shoal evaluate <run>"),
+    "not a run": (["evaluate", "."], "is not a run folder"),
+    "no such run": (["evaluate", "nowhere"], "is not a run folder"),
+    "list of something": (["list", "everything"], "takes no arguments"),
+    "info of nothing": (["info"], "shoal info <name>"),
+    "info of something unknown": (["info", "comma"], "did you mean 'coma'"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_sentence_and_leaves_nothing(mistake: str, elsewhere: Path, capfd: pytest.CaptureFixture):
+    args, expected = MISTAKES[mistake]
+    assert cli.main(args) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1 and err.startswith("shoal: ") and expected in err, err
+    assert not {"│", "╭", "Traceback"} & set(err.split())
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_train_then_evaluate(elsewhere: Path, capfd: pytest.CaptureFixture):
+    assert cli.main(["train", *PAIR, *TINY, "--name", "one"]) == 0
+    told = capfd.readouterr().out
+    assert "compiling the training program" in told and "each step enters 4 gradient update" in told
+    assert cli.main(["evaluate", "runs/one", "--episodes", "3", "--json"]) == 0
+    facts = json.loads(capfd.readouterr().out)
+    summary = json.loads((elsewhere / "runs/one/summary.json").read_text())
+    assert facts["teams"]["agent"]["return"] == pytest.approx(summary["scores"]["agent"])
+    assert cli.main(["evaluate", "runs/one", "--episodes", "3", "--sampled", "--seed", "5"]) == 0
+    assert "3 sampled episodes" in capfd.readouterr().out
+
+
+def test_a_run_is_never_overwritten(elsewhere: Path, capfd: pytest.CaptureFixture):
+    (elsewhere / "runs" / "one").mkdir(parents=True)
+    assert cli.main(["train", *PAIR, *TINY, "--name", "one"]) == 2
+    assert "exists already" in capfd.readouterr().err
+    assert list((elsewhere / "runs" / "one").iterdir()) == []
+
+
+def test_teams_with_algorithms_of_their_own(elsewhere: Path):
+    sizes = ["--steps", "160", "--games", "4", "--window", "5", "--eval-episodes", "2", "--evaluations", "0"]
+    own = ["--even.hidden", "4", "--even.lr", "1e-2", "--even.critic-minibatches", "2"]
+    assert (
+        cli.main(["train", "--team", "even=coma", "--team", "odd=random", "matrix/matching_pennies", *sizes, *own]) == 0
+    )
+    (run,) = (elsewhere / "runs").iterdir()
+    teams = json.loads((run / "config.json").read_text())["teams"]
+    assert {team: one["algorithm"] for team, one in teams.items()} == {"even": "coma", "odd": "random"}
+    assert teams["even"]["options"]["lr"] == 1e-2
+
+
+def test_a_preset_lies_under_the_options_and_is_announced(monkeypatch: pytest.MonkeyPatch):
+    from shoal.assemble import assemble
+
+    config, note = assemble(["mappo", "mpe/simple_spread", "--games", "64"])
+    assert "--no-preset" in note
+    assert config.settings.games == 64 and config.settings.steps == 8_000_000
+    config, note = assemble(["mappo", "mpe/simple_spread", "--no-preset"])
+    assert note == "" and config.settings.steps == 1_000_000
+
+
+def test_flags_may_be_spelled_freely():
+    from shoal.assemble import assemble
+
+    config, _ = assemble(
+        ["--steps", "2e6", "--no-greedy", "ppo", "--env.n=5", "mpe/simple_spread", "--critic_lr", "1e-3"]
+    )
+    assert config.settings.steps == 2_000_000 and not config.settings.greedy
+    assert config.options["N"] == 5 and config.teams["agent"][1].critic_lr == 1e-3
+
+
+@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["train", *PAIR, "--help"], ["evaluate", "--help"]])
+def test_help_teaches(words: list[str], capsys: pytest.CaptureFixture):
+    try:
+        code = cli.main(words)
+    except SystemExit as leaving:
+        code = leaving.code
+    assert code == 0
+    assert "shoal " in capsys.readouterr().out
+
+
+def test_list_and_info(capsys: pytest.CaptureFixture):
+    assert cli.main(["list"]) == 0
+    told = capsys.readouterr().out
+    assert "mappo" in told and "mpe/simple_tag" in told and "3 adversary, 1 agent" in told
+    assert cli.main(["info", "ippo"]) == 0
+    told = capsys.readouterr().out
+    assert "Schulman" in told and "--clip " in told and "before its gradient stops" in told
+    assert cli.main(["info", "mpe/simple_speaker_listener"]) == 0
+    told = capsys.readouterr().out
+    assert "sees 11 numbers" in told and "--env.max-cycles" in told
+
+
+def test_the_module_runs_and_starts_light():
+    code = "import sys, shoal; sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    asked = subprocess.run([sys.executable, "-m", "shoal.cli", "fly"], capture_output=True, text=True, check=False)
+    assert asked.returncode == 2 and asked.stderr.startswith("shoal: there is no command")

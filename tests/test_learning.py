@@ -1,0 +1,78 @@
+"""Games every fitting algorithm must solve within seconds: each asks for one ability."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from helpers import LEARNERS, TEAM, build, run
+
+from shoal.algorithms import find
+from shoal.envs import Env, make
+from shoal.loop import Loop
+from shoal.types import Box
+
+CONTINUOUS = [name for name in LEARNERS if Box in find(name).spaces]
+SMALL = {"hidden": 16, "lr": 0.02, "minibatches": 1}
+OWN = {"coma": {"epsilon_steps": 5_000, "epsilon_end": 0.005}}  # exploration falls within the run
+LAST = 10  # iterations whose episodes are scored
+
+
+def trained(name: str, env: Env, iterations: int, games: int = 16, window: int = 16, **settings: Any):
+    """An algorithm, its learner after so many iterations, and an agent's mean return in the last of them."""
+    algorithm = build(name, env, **(SMALL | OWN.get(name, {}) | settings))
+    loop = Loop(env, {TEAM: algorithm}, games, window, steps=iterations * games * window)
+    state, metrics = run(loop, iterations)
+    returns = metrics["returns"]
+    return algorithm, state.learners[TEAM], float(returns[TEAM][-LAST:].sum() / returns["episodes"][-LAST:].sum())
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_discrete_identity(name):
+    """10 steps, of which chance answers 2.5."""
+    assert trained(name, make("test/identity"), iterations=80)[-1] > 9
+
+
+@pytest.mark.parametrize(("name", "squash"), [*((name, False) for name in CONTINUOUS), ("ppo", True)])
+def test_continuous_identity(name, squash):
+    """10 steps: standing in the middle costs 3.3, drawing at random 6.7."""
+    assert trained(name, make("test/continuous_identity"), iterations=100, squash=squash, entropy=0.0)[-1] > -1.0
+
+
+@pytest.mark.parametrize("torso", ["gru", "mlp"])
+def test_the_memory_game_is_solved_with_memory_and_only_with_it(torso):
+    """Chance earns 0.5."""
+    earned = trained("ppo", make("test/memory"), iterations=60, window=20, torso=torso)[-1]
+    assert earned > 0.9 if torso == "gru" else 0.35 < earned < 0.65
+
+
+def test_trap_06_a_reward_given_only_on_the_terminal_step_is_learnt():
+    """Episodes of one step: every second transition is a dummy, every valid one terminal. Chance earns 0.25."""
+    assert trained("a2c", make("test/memory", length=1, actions=4), iterations=60)[-1] > 0.9
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_trap_01_the_value_of_an_endless_game_cut_by_time_is_one_over_one_minus_gamma(normalise):
+    """Taken for an end, the limit of 10 steps would leave 4.6, the mean over the episode of what is still to come."""
+    env = make("test/endless", n=1)
+    settings = {"gamma": 0.9, "critic_lr": 0.03, "normalise_value": normalise}
+    _, learner, _ = trained("a2c", env, iterations=150, window=12, **settings)
+    critic = learner.params["critic"]
+    out, _ = jax.jit(critic)((np.ones((1, 1, 1, 1)),), critic.torso.carry(1, 1), np.zeros((1, 1), bool))
+    value = learner.scale.up(out) if normalise else out
+    assert float(value.squeeze()) == pytest.approx(10.0, abs=0.5)
+
+
+def test_trap_08_a_legacy_paid_after_an_agents_death_is_learnt():
+    """Agent 0's first answer pays the team 1 with the last step; without it an episode returns 3 at best."""
+    env = make("test/mortal", n=2, length=4)
+    assert trained("mappo", env, iterations=60, window=15)[-1] > 3.8
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_the_penalty_game_without_penalty_reaches_its_optimum(name):
+    """Two joint actions earn 10 in each of 25 rounds, and the task is to agree on one: a mixture earns 125."""
+    earned = trained(name, make("matrix/penalty", k=0), 200, games=8, window=32, lr=0.03, critic_lr=0.01, entropy=0.0)
+    assert earned[-1] > 230

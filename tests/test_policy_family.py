@@ -1,0 +1,281 @@
+"""The policy family: what every member must do on a game whose agents die and may not do everything."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import LEARNERS, TEAM, TINY, Probe, assert_close, bits, build, clock, first_step, learnt, mortal
+from helpers import on_devices, probe, run
+
+from shoal.algorithms import policy
+from shoal.algorithms.coma import COMA
+from shoal.algorithms.policy import Batch, Scale
+from shoal.envs import make
+from shoal.explore import floored
+from shoal.loop import Loop
+from shoal.nets.heads import masked
+from shoal.optim import adam, annealed, descend
+from shoal.parallel import shares
+from shoal.types import Window
+
+MEMBERS = [(name, torso, sharing) for name in LEARNERS for torso in ("mlp", "gru") for sharing in ("shared", "own")]
+
+
+@pytest.fixture(params=MEMBERS, ids="-".join)
+def member(request) -> Probe:
+    return probe(*request.param)
+
+
+# -- every member -----------------------------------------------------------------------------------------------------
+
+
+def test_training_stays_finite_and_reaches_every_parameter(member):
+    """Adam's first moment is zero only where no gradient ever came. COMA hides an agent's own action from its critic:
+    weights of its own (`sharing=own`) that read it never get one."""
+    learner = member.state.learners[TEAM]
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((learner, member.metrics)))
+    hidden = 0
+    if member.algorithm.name == "coma" and member.algorithm.config.sharing == "own":
+        hidden = member.algorithm.spec.n * member.algorithm.spec.action.size * member.algorithm.config.hidden
+    moment = {part: opt[1].mu for part, opt in learner.opt.items()}
+    assert sum(int((leaf == 0).sum()) for leaf in jax.tree.leaves(moment["actor"])) == 0
+    assert sum(int((leaf == 0).sum()) for leaf in jax.tree.leaves(moment["critic"])) == hidden
+
+
+def test_actions_are_legal(member):
+    window = member.seen.window
+    assert np.take_along_axis(window.view.legal[:-1], window.action[..., None], -1).all()
+    assert 0 < window.view.legal.mean() < 1
+
+
+def test_trap_12_13_18_the_window_reevaluates_to_the_acting_log_probs(member):
+    """So the ratio is 1 before the first update: with masks, memory and last actions, across an episode's end."""
+    window = member.seen.window
+    assert window.view.first[1:-1].any() and not window.view.first[0].all()
+    np.testing.assert_allclose(member.seen.log_prob, window.record.log_prob, atol=1e-6)
+    assert window.record.log_prob.min() < -0.1
+
+
+def corrupted(window: Window) -> Window:
+    """Noise wherever nobody alive acted: seen, earned, thought of, allowed."""
+    idle = window.weight == 0
+    assert 0 < idle.mean() < 1
+    rng = np.random.default_rng(0)
+    noise = {"obs": rng.normal(size=window.view.obs.shape), "reward": 9 * rng.normal(size=window.view.reward.shape)}
+    obs, reward, legal = np.array(window.view.obs), np.array(window.view.reward), np.array(window.view.legal)
+    obs[:-1][idle], reward[1:][idle], legal[:-1][idle] = noise["obs"][:-1][idle], noise["reward"][1:][idle], False
+    record = window.record._replace(log_prob=np.where(idle, -5.0, window.record.log_prob))
+    return window._replace(view=window.view._replace(obs=obs, reward=reward, legal=legal), record=record)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_trap_11_the_dead_and_dummy_steps_influence_nothing(name):
+    """Losses, entropy, advantage and value statistics: the learner is the same to the bit."""
+    learn, window = learnt(name, reward="own"), probe("ppo").seen.window
+    before, after = learn(window, clock())
+    assert bits(before.params) != bits(after.params)
+    assert bits(after) == bits(learn(corrupted(window), clock())[1])
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_trap_14_the_learning_rate_reaches_zero_with_the_last_environment_step(name):
+    before, after = learnt(name, reward="own")(probe("ppo").seen.window, clock(progress=1.0))
+    assert bits(before.params) == bits(after.params)
+
+
+def test_trap_14_annealing_is_linear_in_the_run_and_never_below_zero():
+    for progress, rate in {0.0: 2.0, 0.25: 1.5, 1.0: 0.0, 1.1: 0.0}.items():
+        assert annealed(2.0, True, jnp.float32(progress)) == rate
+        assert annealed(2.0, False, jnp.float32(progress)) == 2.0
+
+
+def test_trap_14_progress_counts_valid_environment_steps():
+    """Not agents' steps, updates or iterations: the run of `probe` is 1000 steps long."""
+    metrics = probe("ppo").metrics
+    clocks = metrics[TEAM]["seen"].clock
+    assert clocks.steps.tolist() == [0, *metrics["steps"][:-1]]
+    np.testing.assert_allclose(clocks.progress, clocks.steps / 1000, rtol=1e-6)
+
+
+# -- value normalisation ----------------------------------------------------------------------------------------------
+
+UNIT = Scale(jnp.float32(5.0), jnp.float32(29.0), jnp.float32(1.0))  # mean 5, deviation 2
+
+
+@cache
+def prepared() -> tuple[dict, Batch, Batch]:
+    """A2C's new statistics and batch in that unit, the batch of a critic with the same weights and no unit; λ = 0."""
+    seen = probe("a2c").seen
+    learner = seen.learner._replace(scale=UNIT)
+    settings = {"last_action": True, "lam": 0.0, "normalise_advantage": False, **TINY}
+    scaled, plain = (build("a2c", mortal(), normalise_value=on, **settings) for on in (True, False))
+
+    def whole(learner, memory, clock):
+        after, batch, _ = scaled.prepare(learner, memory, jax.random.key(0), clock)
+        return after.scale, batch, plain.prepare(learner, memory, jax.random.key(0), clock)[1]
+
+    return jax.device_get(jax.jit(on_devices(whole))(learner, seen.memory, seen.clock))
+
+
+def test_trap_10_advantages_use_denormalised_values():
+    _, batch, plain = prepared()
+    window = probe("a2c").seen.window
+    np.testing.assert_allclose(batch.value, plain.value * 2 + 5, rtol=1e-5)
+    ahead = window.reward[:-1] + 0.99 * window.discount[:-1] * batch.value[1:]
+    expected = (ahead - batch.value[:-1]) * window.valid[:-1]
+    np.testing.assert_allclose(batch.advantage[:-1], expected, atol=1e-5)
+
+
+def test_trap_10_24_value_statistics_see_valid_living_steps_only():
+    scale, batch, _ = prepared()
+    acted = batch.target[probe("a2c").seen.window.weight > 0]
+    assert scale.count == pytest.approx(1.99)
+    np.testing.assert_allclose(scale.mean, 5 + (acted.mean() - 5) / 1.99, rtol=1e-5)
+    np.testing.assert_allclose(scale.square, 29 + ((acted**2).mean() - 29) / 1.99, rtol=1e-5)
+
+
+def test_trap_10_24_value_statistics_are_part_of_the_learner():
+    learner = probe("ppo").state.learners[TEAM]
+    assert learner.scale.count == pytest.approx(1 + 0.99 + 0.99**2)
+    scale = learner.scale._replace(square=learner.scale.mean**2 + 4.0)
+    assert scale.down(scale.mean + 2.0) == pytest.approx(1.0)
+    assert scale.up(scale.down(3.0)) == pytest.approx(3.0)
+
+
+def test_trap_10_value_clipping_compares_like_with_like():
+    """Before any update no value has moved, whatever became of the unit: clipping changes no gradient."""
+    seen = probe("ppo").seen
+    learner = seen.learner._replace(scale=UNIT)
+    free, _ = first_step("ppo")(learner, seen.memory, seen.clock)
+    clipped, _ = first_step("ppo", clip_value=0.2)(learner, seen.memory, seen.clock)
+    assert_close(clipped["critic"], free["critic"], 1e-5)
+
+
+# -- equivalences -----------------------------------------------------------------------------------------------------
+
+
+def test_the_first_gradient_of_ppo_is_a2cs():
+    seen = probe("a2c").seen
+    ours, metrics = first_step("ppo")(seen.learner, seen.memory, seen.clock)
+    theirs, _ = first_step("a2c")(seen.learner, seen.memory, seen.clock)
+    assert_close(ours, theirs, 1e-6)
+    assert metrics["clip_fraction"] == 0 and abs(metrics["approx_kl"]) < 1e-6
+
+
+def test_trap_30_mappo_of_one_agent_whose_state_is_its_observation_is_ppo():
+    env = make("test/identity", n=1, length=5)
+    learners = {}
+    for name in ("ppo", "mappo"):
+        loop = Loop(env, {TEAM: build(name, env, **TINY)}, games=4, window=8, steps=1000)
+        learners[name] = run(loop, 3)[0].learners[TEAM]
+    assert_close(learners["mappo"], learners["ppo"], 1e-6)
+
+
+# -- COMA -------------------------------------------------------------------------------------------------------------
+
+
+class Telling(COMA):
+    """COMA that tells its advantages and its policy."""
+
+    def actor_loss(self, dist, batch):
+        return super().actor_loss(dist, batch)[0], {"advantage": batch.advantage, "probs": jnp.exp(dist.log_probs)}
+
+
+@cache
+def told():
+    """`action -> advantage, probs` of the actions in place of those taken, all else equal."""
+    algorithm = Telling(COMA.Config(last_action=True, normalise_advantage=False, **TINY), mortal().teams[TEAM])
+    seen = probe("coma").seen
+
+    def whole(action):
+        _, batch, _ = algorithm.prepare(seen.learner, seen.memory, jax.random.key(0), seen.clock)
+        batch = batch._replace(scene=batch.scene._replace(action=action), weight=shares(batch.weight))
+        metrics = algorithm.losses(seen.learner.params, seen.learner, batch, seen.clock)[1]
+        return metrics["advantage"], metrics["probs"]
+
+    return seen, jax.jit(on_devices(whole))
+
+
+def test_trap_15_the_policy_expects_no_counterfactual_advantage():
+    """Σ π(a) A(a) = 0 for each agent, the others' actions standing; π acts: with its floor and masks."""
+    seen, tell = told()
+    for agent in range(2):
+        expected = 0.0
+        for choice in range(3):
+            action = np.array(seen.window.action)
+            action[..., agent] = choice
+            advantage, probs = tell(action)
+            expected = expected + probs[..., agent, choice] * advantage[..., agent]
+        np.testing.assert_allclose(expected, 0.0, atol=1e-5)
+        free = seen.window.view.legal[:-1, :, agent].sum(-1) > 1
+        assert np.abs(advantage[..., agent])[free].max() > 1e-3
+
+
+def test_trap_15_the_policy_that_acts_is_the_one_with_the_floor():
+    seen, tell = told()
+    probs = np.asarray(tell(seen.window.action)[1])
+    legal = seen.window.view.legal[:-1]
+    taken = np.take_along_axis(probs, seen.window.action[..., None], -1)[..., 0]
+    np.testing.assert_allclose(np.log(taken), seen.window.record.log_prob, atol=1e-6)
+    epsilon = 0.1 + (0.01 - 0.1) * seen.clock.steps / 500_000
+    assert (probs >= epsilon / legal.sum(-1, keepdims=True) * (1 - 1e-5))[legal].all()
+    assert not probs[~legal].any()
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
+def test_trap_15_the_floor_spreads_epsilon_over_the_legal_actions(epsilon):
+    logits = jnp.array([[50.0, 0.0, 0.0, -50.0], [50.0, 0.0, 1.0, -50.0]])
+    legal = jnp.array([[1, 1, 1, 1], [0, 1, 0, 1]], bool)
+    probs = np.exp(floored(masked(logits, legal), legal, jnp.float32(epsilon)).log_probs)
+    np.testing.assert_allclose(probs.sum(-1), 1.0, rtol=1e-5)
+    assert not probs[~legal].any()
+    np.testing.assert_allclose(probs[0], epsilon / 4 + (1 - epsilon) * np.array([1, 0, 0, 0]), atol=1e-6)
+    np.testing.assert_allclose(probs[1], epsilon / 2 * legal[1] + (1 - epsilon) * np.array([0, 1, 0, 0]), atol=1e-6)
+
+
+# -- gradient steps ---------------------------------------------------------------------------------------------------
+
+
+def test_trap_29_adam_moves_stacked_weights_whose_gradient_is_zero():
+    """An agent that never had a gradient stands still; one that had keeps moving on its momentum. So a zero gradient
+    does not freeze an agent's weights: whoever needs that (HAPPO) must keep an optimiser for each."""
+    tx, rates = adam(10.0), {"actor": jnp.float32(0.1)}
+    weights = {"actor": jnp.ones((3, 2))}  # agents 0, 1, 2
+    opt = {"actor": tx.init(weights["actor"])}
+    first = {"actor": jnp.array([[1.0, 1.0], [1.0, 1.0], [0.0, 0.0]])}
+    second = {"actor": jnp.array([[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]])}
+    once, opt, _ = descend(tx, weights, opt, first, rates)
+    twice, _, _ = descend(tx, once, opt, second, rates)
+    moved = [np.abs(b["actor"] - a["actor"]).min(-1) > 1e-3 for a, b in ((weights, once), (once, twice))]
+    assert [x.tolist() for x in moved] == [[True, True, False], [True, True, False]]
+
+
+@pytest.mark.parametrize(("rows", "minibatches"), [(8, 1), (12, 4), (1, 1), (64, 8)])
+def test_each_epoch_is_a_permutation_of_all_rows(rows, minibatches):
+    order = policy._minibatches(jax.random.key(0), rows, 3, minibatches)
+    assert order.shape == (3 * minibatches, rows // minibatches)
+    epochs = np.asarray(order).reshape(3, rows)
+    assert (np.sort(epochs, -1) == np.arange(rows)).all()
+    assert rows == 1 or len({tuple(epoch) for epoch in epochs}) == 3
+
+
+@pytest.mark.parametrize("torso", ["mlp", "gru"])
+def test_recurrent_minibatches_split_games_not_time(torso, monkeypatch):
+    """Feed-forward, every (game, step) is a row of its own."""
+    seen, shapes = probe("ppo", torso).seen, []
+    algorithm = build("ppo", mortal(), torso=torso, last_action=True, minibatches=4, epochs=2, **TINY)
+
+    def losses(params, learner, batch, clock):
+        shapes.append(batch.weight.shape)
+        return type(algorithm).losses(algorithm, params, learner, batch, clock)
+
+    monkeypatch.setattr(algorithm, "losses", losses)
+    jax.eval_shape(
+        on_devices(lambda *x: algorithm.learn(*x[:2], jax.random.key(0), x[2])), seen.learner, seen.memory, seen.clock
+    )
+    time, games, agents = seen.window.weight.shape
+    assert set(shapes) == {(1, time * games // 4, agents) if torso == "mlp" else (time, games // 4, agents)}

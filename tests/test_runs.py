@@ -1,0 +1,233 @@
+"""A whole tiny run: its folder, its repeatability, its policy read back, its endings."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import shoal
+from shoal import algorithms, envs, presets, runs, trainer
+from shoal.config import Config, Settings, fill
+from shoal.display import Display
+from shoal.player import Player
+from shoal.types import ShoalError
+
+TINY: dict[str, Any] = {
+    "steps": 160,
+    "games": 4,
+    "window": 5,
+    "eval_episodes": 3,
+    "evaluations": 1,
+    "hidden": 4,
+    "minibatches": 1,
+    "quiet": True,
+}
+CLOCKS = {"seconds", "steps_per_second"}
+
+
+def run(out: Path, **options: Any) -> trainer.Result:
+    return shoal.train("ppo", "test/identity", **(TINY | {"out": str(out)} | options))
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> trainer.Result:
+    return run(tmp_path_factory.mktemp("runs"), name="done")
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in (path / runs.METRICS).read_text().splitlines()]
+
+
+def test_the_folder_holds_everything(done: trainer.Result):
+    files = {file.name for file in done.path.iterdir()}
+    assert files == {
+        "config.json",
+        "metrics.jsonl",
+        "episodes.csv",
+        "summary.json",
+        "curve.png",
+        "policy",
+        "tensorboard",
+    }
+    assert {file.name for file in (done.path / "policy").iterdir()} == {"weights.safetensors", "policy.json"}
+    assert any((done.path / "tensorboard").iterdir())
+    assert (done.path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_protocol_is_stored(done: trainer.Result):
+    """Trap 26: the update-to-data ratio; traps 17 and 25: pooling and evaluation rule."""
+    protocol = json.loads((done.path / "config.json").read_text())["protocol"]
+    assert protocol["teams"] == {"agent": {"reward": "own", "updates_per_step": 4}}
+    assert protocol["evaluation"] == {"actions": "greedy", "episodes": 3}
+    assert set(protocol["versions"]) == {"shoal", "jax", "numpy", "python"}
+    assert protocol["devices"] == 2
+
+
+def test_evaluations_before_during_and_after(done: trainer.Result):
+    """Trap 25: one row per evaluation episode and agent, and evaluation is no training step."""
+    evaluated = [line["env_step"] for line in lines(done.path) if "evaluation/agent/return" in line]
+    assert evaluated[0] == 0 and evaluated[-1] == done.steps and len(evaluated) == 3
+    with (done.path / "episodes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 3 * 3 * 2  # evaluations x episodes x agents
+    last = [float(row["return"]) for row in rows if int(row["env_step"]) == done.steps]
+    assert np.mean(last) == pytest.approx(done.scores["agent"], abs=1e-5)
+    assert {row["length"] for row in rows} == {"10"}
+
+
+def test_only_valid_steps_are_counted(done: trainer.Result):
+    """Trap 4: a game of 10 steps takes 11 instants, so 160 steps need 9 windows of 4 x 5."""
+    assert 160 <= done.steps < 180
+    assert done.steps == lines(done.path)[-1]["env_step"]
+
+
+def test_training_returns_are_those_of_whole_episodes(tmp_path: Path):
+    """Every step of this game pays 1: each episode returns its length, wherever windows cut it."""
+    plain = Config.build(
+        "test/endless",
+        {"agent": ("random", {})},
+        {"length": 7},
+        {"steps": 400, "games": 4, "window": 3, "out": str(tmp_path)},
+    )
+    result = trainer.train(plain, quiet=True)
+    told = [line["agent/return"] for line in lines(result.path) if "agent/return" in line]
+    assert told and told == pytest.approx([7.0] * len(told))
+
+
+def test_equal_seeds_repeat_a_run_exactly(done: trainer.Result, tmp_path: Path):
+    again, other = run(tmp_path, name="again"), run(tmp_path, name="other", seed=1)
+    bare = [
+        [{k: v for k, v in line.items() if k not in CLOCKS} for line in lines(r.path)] for r in (done, again, other)
+    ]
+    assert bare[0] == bare[1] != bare[2]
+    rows = [(r.path / "episodes.csv").read_bytes() for r in (done, again, other)]
+    assert rows[0] == rows[1] != rows[2]
+    weights = [(r.path / "policy" / "weights.safetensors").read_bytes() for r in (done, again, other)]
+    assert weights[0] == weights[1] != weights[2]
+
+
+def test_a_loaded_policy_scores_as_it_did(done: trainer.Result):
+    player = shoal.load(done.path)
+    assert player.evaluate(3, seed=0).score() == done.scores
+    assert player.steps == done.steps
+
+
+def test_a_player_acts_as_the_evaluator_does(done: trainer.Result):
+    """By agent name, one game at a time, against the batched policy on the same views."""
+    player = shoal.load(done.path)
+    algorithm, learner = player.algorithms["agent"], player.learners["agent"]
+    _, views = player.config.game.reset(jax.random.key(3), 4)
+    view = views["agent"]
+    batched = algorithm.act(learner, jax.random.key(0), view, algorithm.carry(learner, 4), player.clock, True).action
+    for game in range(4):
+        player.reset()
+        actions = player.act({"agent_0": view.obs[game, 0], "agent_1": view.obs[game, 1]})
+        assert actions == {"agent_0": int(batched[game, 0]), "agent_1": int(batched[game, 1])}
+    assert player.act({"agent_1": view.obs[3, 1]}) == {"agent_1": int(batched[3, 1])}
+    masked = player.act({"agent_1": view.obs[3, 1]}, legal={"agent_1": [False, False, True, False]}, greedy=False)
+    assert masked == {"agent_1": 2}
+    with pytest.raises(ShoalError, match="agent_7"):
+        player.act({"agent_7": view.obs[0, 0]})
+    with pytest.raises(ShoalError, match="observes 4 numbers, not 3"):
+        player.act({"agent_0": [0, 0, 0]})
+
+
+def test_a_player_remembers_until_it_is_reset():
+    config = Config.build("test/memory", {"agent": ("a2c", {"torso": "gru", "hidden": 4})}, {}, {})
+    player = Player(config, {"agent": config.algorithms["agent"].init(np.random.default_rng(0))}, 0)
+    seen = {agent: np.ones(config.game.teams["agent"].obs) for agent in config.game.teams["agent"].agents}
+    carries = []
+    for _ in range(2):
+        player.reset()
+        player.act(seen)
+        carries.append(np.asarray(player.carries["agent"].hidden))
+    player.act(seen)
+    np.testing.assert_array_equal(*carries)
+    assert not np.array_equal(carries[0], player.carries["agent"].hidden)
+
+
+def test_a_config_survives_json(done: trainer.Result):
+    stored = json.loads((done.path / "config.json").read_text())
+    config = Config.from_json(stored)
+    assert config.to_json() == {name: stored[name] for name in ("env", "options", "teams", "settings")}
+    assert config == Config.from_json(json.loads(json.dumps(config.to_json())))
+
+
+@pytest.mark.parametrize(("algorithm", "env"), presets.shipped())
+def test_a_preset_fits_its_dataclasses_and_differs_from_them(algorithm: str, env: str):
+    tables = presets.load(algorithm, env)
+    kind = algorithms.find(algorithm)
+    assert kind.name == algorithm
+    teams = {team: (algorithm, tables["algorithm"]) for team in envs.make(env, **tables["env"]).teams}
+    Config.build(env, teams, tables["env"], tables["settings"])
+    text = presets.path(algorithm, env).read_text()
+    assert text.startswith(f"# shoal train {algorithm} {env}")
+
+
+def test_wrong_values_are_named():
+    with pytest.raises(ShoalError, match="did you mean 'games'"):
+        fill(Settings, {"gamse": 3}, "a run")
+    with pytest.raises(ShoalError, match=r"games must be a whole number, not 2\.5"):
+        fill(Settings, {"games": 2.5}, "a run")
+    with pytest.raises(ShoalError, match="greedy must be true or false, not 1"):
+        fill(Settings, {"greedy": 1}, "a run")
+    with pytest.raises(ShoalError, match="torso must be one of mlp, gru, not 'lstm'"):
+        fill(algorithms.find("ppo").Config, {"torso": "lstm"}, "ppo")
+    assert fill(Settings, {"steps": 2e6}, "a run").steps == 2_000_000
+
+
+def test_mistakes_from_python_are_shoal_errors(tmp_path: Path):
+    for ids, options, sentence in (
+        (("ppo", "test/identity"), {"hiden": 4}, "did you mean 'hidden'"),
+        (("ppo",), {}, "give an algorithm and an environment"),
+        (("mpe/simple_tag",), {"teams": {"adversary": "ppo"}}, "team 'agent'"),
+        (("mpe/simple_tag",), {"teams": {"adversary": "ppo", "agent": "ppo"}, "lr": 1}, "belong in teams"),
+        (("mpe/simple_tag",), {"teams": {"adversary": "ppo", "gent": "ppo"}}, "did you mean 'agent'"),
+    ):
+        with pytest.raises(ShoalError, match=sentence):
+            shoal.train(*ids, out=str(tmp_path), **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_ends_the_run_cleanly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    note = trainer.Trainer._note_metrics
+
+    def interrupted(self: trainer.Trainer, *args: Any) -> None:
+        note(self, *args)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(trainer.Trainer, "_note_metrics", interrupted)
+    before = signal.getsignal(signal.SIGTERM)
+    result = run(tmp_path, name="cut")
+    assert result.stopped == signal.SIGTERM and 0 < result.steps < 160
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert json.loads((result.path / "summary.json").read_text())["stopped"] == signal.SIGTERM
+    assert shoal.load(result.path).evaluate(3, seed=0).score() == result.scores
+
+
+def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path):
+    config = Config.build(
+        "test/identity",
+        {"agent": ("ppo", {"hidden": 4, "minibatches": 1})},
+        {},
+        {k: TINY[k] for k in ("steps", "games", "window")} | {"out": str(tmp_path)},
+    )
+    under_way = trainer.Trainer(config, Display(quiet=True))
+    path = runs.plan(config)
+    runs.create(path, config)
+    metrics = {
+        "agent": {"actor_loss": np.array([0.0, 1.0]), "critic_loss": np.array([1.0, np.nan])},
+        "steps": np.array([20, 40]),
+        "returns": {"agent": np.zeros(2), "episodes": np.zeros(2)},
+    }
+    with trainer.Log(path) as log, pytest.raises(trainer.Diverged, match="agent/critic_loss stopped being a number"):
+        under_way._note_metrics(log, metrics, 1.0)
+    assert lines(path)[-1]["agent/critic_loss"] is None
