@@ -90,6 +90,17 @@ def test_whole_episodes(duel):
     compare(game, instants, truth)
 
 
+@pytest.mark.parametrize(("env_id", "options"), [("mpe/simple_spread", {"N": 2}), ("mpe/simple_tag", {})])
+def test_success_with_the_last_step_is_a_timeout(env_id, options):
+    """As mpe2 has it: a step that both succeeds and exhausts the time only truncates."""
+    game = make(env_id, terminate_on_success=True, max_cycles=1, **options)
+    truth = bridge.play(game, EPISODES)
+    step = jax.jit(game.step, compiler_options=FAST)
+    compare(game, [step(jax.random.key(0), opening(truth.worlds[0], 0), truth.actions[0])], truth)
+    succeeded = game.terminal(truth.worlds[1], jnp.zeros(EPISODES, jnp.int32))
+    assert succeeded.any() and not truth.ended.any() and truth.timeout[1].all()
+
+
 def test_the_episodes_are_eventful(duel):
     """Contact, the arena's edge, top speed and success really happen in what is compared."""
     game, _, truth = duel

@@ -46,7 +46,7 @@ def _panel(axes: Any, team: str, points: list[Point], training: list, level: flo
     if seen:
         axes.plot(*zip(*seen, strict=True), color=FAINT, lw=0.9, label="training, exploring")
     axes.fill_between(steps, low, high, color=LINE, alpha=0.16, lw=0, label="middle half of episodes")
-    axes.plot(steps, episodes.mean(1), color=LINE, lw=1.8, marker="o", ms=4, label="evaluation, mean")
+    axes.plot(steps, episodes.mean(1), color=LINE, lw=1.8, marker="o", ms=4, clip_on=False, label="evaluation, mean")
     axes.axhline(level, color=INK, lw=1.1, ls=(0, (5, 4)), label=f"random play ({level:.1f})")
     axes.set_xlabel("environment steps", color=INK)
     axes.set_ylabel(f"return of one agent of team {team}", color=INK)
@@ -62,12 +62,14 @@ def _panel(axes: Any, team: str, points: list[Point], training: list, level: flo
 
 def _clock(axes: Any, steps: np.ndarray, seconds: np.ndarray) -> None:
     """A second axis on top: the same instants in seconds of training."""
+    from matplotlib.ticker import MaxNLocator
+
     if seconds[-1] <= 0:
         return
-    ticks = np.linspace(0, seconds[-1], 5)
+    ticks = [tick for tick in MaxNLocator(5).tick_values(0, seconds[-1]) if 0 <= tick <= seconds[-1]]
     top = axes.twiny()
     top.set_xlim(axes.get_xlim())
-    top.set_xticks(np.interp(ticks, seconds, steps), [f"{tick:.3g} s" for tick in ticks])
+    top.set_xticks(np.interp(ticks, seconds, steps), [f"{tick:g} s" for tick in ticks])
     top.tick_params(colors=FAINT, labelsize=8, length=3)
     top.spines[["top", "right", "left", "bottom"]].set_visible(False)
 
