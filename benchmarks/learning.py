@@ -5,8 +5,8 @@
     python benchmarks/learning.py --seeds 5 coma           # one algorithm on all its tasks
 
 A run is `shoal train <algorithm> <env> --seed <seed> --devices 1`, with its preset. Its score is the mean over 1,000
-greedy episodes on games of their own; for speaker-listener the sum of both agents, for matrix games one agent's sum of 25
-payoffs, elsewhere one agent's return p. Seconds are of training alone, after compilation. Runs already in
+greedy episodes on games of their own; for speaker-listener the sum of both agents, for matrix games one agent's sum of
+25 payoffs, elsewhere one agent's return p. Seconds are of training alone, after compilation. Runs already in
 `benchmarks/results/learning.json` are not repeated unless `--again` is given.
 """
 

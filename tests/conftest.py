@@ -4,7 +4,9 @@ import os
 from pathlib import Path
 
 # Before JAX starts: tests run a program once or twice, so it need not be a fast one. A quarter of the time to compile.
-QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+QUICK = (
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+)
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK}".strip()
 
 import jax  # noqa: E402

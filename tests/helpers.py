@@ -21,11 +21,12 @@ from shoal.parallel import AXIS, shares
 from shoal.types import Clock, TrainState, Window
 
 LEARNERS = tuple(name for name in ALGORITHMS if name != "random")
-TINY = {"hidden": 8, "lr": 1e-2}
+TINY = {"hidden": 8, "layers": 1, "lr": 1e-2}
 TEAM = "agent"
+OWN, SAME = PartitionSpec(AXIS), PartitionSpec()  # each device its part along the first axis, or all the same
 
 
-def on_devices(f: Callable, devices: int = 1, ins: Any = PartitionSpec(), outs: Any = PartitionSpec()) -> Callable:
+def on_devices(f: Callable, devices: int = 1, ins: Any = SAME, outs: Any = SAME) -> Callable:
     """`f` where `parallel.total` is defined: on a mesh of so many devices, arguments and results the same on all."""
     mesh = Mesh(np.array(jax.devices()[:devices]), (AXIS,))
     return jax.shard_map(f, mesh=mesh, in_specs=ins, out_specs=outs, check_vma=False)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import TEAM, TINY, assert_close, bits, build, clock, mortal, on_devices, probe, run
+from helpers import OWN, SAME, TEAM, TINY, assert_close, bits, build, clock, mortal, on_devices, probe, run
 from jax import Array
 from jax.sharding import PartitionSpec
 
@@ -20,9 +20,6 @@ from shoal.evaluate import Evaluator
 from shoal.loop import Loop
 from shoal.parallel import AXIS, moments, shares, total
 from shoal.types import Discrete, ShoalError, Spec
-
-OWN, SAME = PartitionSpec(AXIS), PartitionSpec()
-
 
 # -- one team, one device ---------------------------------------------------------------------------------------------
 
@@ -70,7 +67,7 @@ def test_the_program_keeps_the_states_types():
         assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
 
 
-@pytest.mark.parametrize(("length", "window"), [(3, 8), (3, 5), (1, 7)])
+@pytest.mark.parametrize(("length", "window"), [(3, 8), (1, 7)])
 def test_trap_04_26_valid_steps_are_counted_exactly(length, window):
     """Every episode of `length` steps takes one more instant to reopen, which is no step."""
     env = make("test/identity", n=2, length=length)
@@ -170,7 +167,7 @@ def test_teams_with_different_algorithms_each_have_their_own_learner():
 def test_a_scripted_team_learns_nothing_while_the_other_does():
     _, state, metrics = against("mpe/simple_tag", adversary="a2c", agent="random")
     assert state.learners["agent"] == () and metrics["agent"] == {}
-    assert state.learners["adversary"].scale.count > 1
+    assert state.learners["adversary"].scale.windows > 1
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
 
 
@@ -234,7 +231,9 @@ def test_trap_25_equal_seeds_face_equal_games(countdown):
 
 def test_trap_25_one_row_per_episode_whatever_fits_side_by_side(monkeypatch):
     monkeypatch.setattr(evaluate, "AT_ONCE", 2)
-    rows = Evaluator(Countdown(), {TEAM: build("random", Countdown())}, episodes=5, greedy=False)({TEAM: ()}, 0, clock())
+    rows = Evaluator(Countdown(), {TEAM: build("random", Countdown())}, episodes=5, greedy=False)(
+        {TEAM: ()}, 0, clock()
+    )
     assert rows.returns[TEAM].shape == (5, 2)
     np.testing.assert_allclose(rows.returns[TEAM][:, 0], -rows.length * (rows.length + 1) / 2)
 

@@ -8,8 +8,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import LEARNERS, TEAM, TINY, Probe, assert_close, bits, build, clock, first_step, learnt, mortal
-from helpers import on_devices, probe, run
+from helpers import (
+    LEARNERS,
+    TEAM,
+    TINY,
+    Probe,
+    assert_close,
+    bits,
+    build,
+    clock,
+    first_step,
+    learnt,
+    mortal,
+    on_devices,
+    probe,
+    run,
+)
 
 from shoal.algorithms import policy
 from shoal.algorithms.coma import COMA
@@ -17,6 +31,7 @@ from shoal.algorithms.policy import Batch, Scale
 from shoal.envs import make
 from shoal.explore import floored
 from shoal.loop import Loop
+from shoal.memory import Rollout
 from shoal.nets.heads import masked
 from shoal.optim import adam, annealed, descend
 from shoal.parallel import shares
@@ -101,6 +116,33 @@ def test_trap_14_progress_counts_valid_environment_steps():
     np.testing.assert_allclose(clocks.progress, clocks.steps / 1000, rtol=1e-6)
 
 
+def part_of(memory: Rollout, start: int, end: int) -> Rollout:
+    """What the memory holds of transitions `start … end-1`, without the carries at their ends."""
+    window = memory.window
+    action, record = jax.tree.map(lambda x: x[start:end], (window.action, window.record))
+    view = jax.tree.map(lambda x: x[start : end + 1], window.view)
+    return memory._replace(window=window._replace(view=view, action=action, record=record))
+
+
+def test_trap_13_the_critic_remembers_alike_in_targets_losses_and_from_window_to_window():
+    seen = probe("ppo", "gru").seen
+    algorithm = build("ppo", mortal(), torso="gru", last_action=True, normalise_value=False, **TINY)
+    assert seen.memory.carry.any()
+
+    def whole(learner, memory, clock):
+        _, batch, end = algorithm.prepare(learner, memory, jax.random.key(0), clock)
+        error = (0.5 * (batch.value - batch.target) ** 2 * batch.weight).sum()
+        _, before, middle = algorithm.prepare(learner, part_of(memory, 0, 5), jax.random.key(0), clock)
+        later = part_of(memory, 5, 10)._replace(carry=middle)
+        _, after, last = algorithm.prepare(learner, later, jax.random.key(0), clock)
+        values = jnp.concatenate([before.value, after.value])
+        loss = algorithm.losses(learner.params, learner, batch, clock)[1]["critic_loss"]
+        return (batch.value, end, error), (values, last, loss)
+
+    ours, theirs = jax.jit(on_devices(whole))(seen.learner, seen.memory, seen.clock)
+    assert_close(ours, theirs, 1e-5)
+
+
 # -- value normalisation ----------------------------------------------------------------------------------------------
 
 UNIT = Scale(jnp.float32(5.0), jnp.float32(29.0), jnp.float32(1.0))  # mean 5, deviation 2
@@ -124,23 +166,24 @@ def prepared() -> tuple[dict, Batch, Batch]:
 def test_trap_10_advantages_use_denormalised_values():
     _, batch, plain = prepared()
     window = probe("a2c").seen.window
-    np.testing.assert_allclose(batch.value, plain.value * 2 + 5, rtol=1e-5)
-    ahead = window.reward[:-1] + 0.99 * window.discount[:-1] * batch.value[1:]
-    expected = (ahead - batch.value[:-1]) * window.valid[:-1]
+    np.testing.assert_allclose(batch.value, plain.value, rtol=1e-4, atol=1e-5)  # the net's output, in its own unit
+    value = plain.value * 2 + 5
+    ahead = window.reward[:-1] + 0.99 * window.discount[:-1] * value[1:]
+    expected = (ahead - value[:-1]) * window.valid[:-1]
     np.testing.assert_allclose(batch.advantage[:-1], expected, atol=1e-5)
 
 
 def test_trap_10_24_value_statistics_see_valid_living_steps_only():
     scale, batch, _ = prepared()
     acted = batch.target[probe("a2c").seen.window.weight > 0]
-    assert scale.count == pytest.approx(1.99)
+    assert scale.windows == pytest.approx(1.99)
     np.testing.assert_allclose(scale.mean, 5 + (acted.mean() - 5) / 1.99, rtol=1e-5)
     np.testing.assert_allclose(scale.square, 29 + ((acted**2).mean() - 29) / 1.99, rtol=1e-5)
 
 
 def test_trap_10_24_value_statistics_are_part_of_the_learner():
     learner = probe("ppo").state.learners[TEAM]
-    assert learner.scale.count == pytest.approx(1 + 0.99 + 0.99**2)
+    assert learner.scale.windows == pytest.approx(1 + 0.99 + 0.99**2)
     scale = learner.scale._replace(square=learner.scale.mean**2 + 4.0)
     assert scale.down(scale.mean + 2.0) == pytest.approx(1.0)
     assert scale.up(scale.down(3.0)) == pytest.approx(3.0)
@@ -153,6 +196,24 @@ def test_trap_10_value_clipping_compares_like_with_like():
     free, _ = first_step("ppo")(learner, seen.memory, seen.clock)
     clipped, _ = first_step("ppo", clip_value=0.2)(learner, seen.memory, seen.clock)
     assert_close(clipped["critic"], free["critic"], 1e-5)
+
+
+def test_trap_10_a_value_may_move_no_further_than_its_clip():
+    """From 1 towards 2 by at most 0.2: the loss stops falling there, and its gradient with it."""
+    algorithm = build("ppo", mortal(), clip_value=0.2, normalise_value=False, **TINY)
+    one = jnp.ones((1, 1, 1))
+    batch = Batch(*[None] * len(Batch._fields))._replace(critic_weight=one, value=one, target=2 * one)
+    loss = jax.value_and_grad(lambda value: algorithm.critic_loss(value, None, batch))
+    for value, expected, slope in ((1.1, 0.5 * 0.9**2, -0.9), (1.5, 0.5 * 0.8**2, 0.0), (0.5, 0.5 * 1.5**2, -1.5)):
+        np.testing.assert_allclose(
+            [float(x.squeeze()) for x in loss(value * one)], [expected, slope], rtol=1e-5, atol=1e-6
+        )
+
+
+def test_trap_09_24_a_window_without_any_living_step_leaves_the_value_statistics():
+    update = jax.jit(on_devices(Scale.update))
+    after = update(UNIT, np.full((2, 3, 1), 7.0), np.zeros((2, 3, 1)))
+    assert_close((after.mean, after.square), (UNIT.mean, UNIT.square), 1e-6)
 
 
 # -- equivalences -----------------------------------------------------------------------------------------------------

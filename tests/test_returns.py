@@ -205,9 +205,7 @@ def test_trap_09_no_product_broadcasts_to_another_shape(name, torso):
         decision = algorithm.act(learner, jax.random.key(0), view, carry, clock(), False)
         views = jax.tree.map(lambda x: jnp.stack([x] * 6), view)
         action, record = jax.tree.map(lambda x: jnp.stack([x] * 5), (decision.action, decision.record))
-        memory = algorithm.remember(
-            algorithm.memory(learner, 4), Window(views, action, record, carry, decision.carry)
-        )
+        memory = algorithm.remember(algorithm.memory(learner, 4), Window(views, action, record, carry, decision.carry))
         return algorithm.prepare(learner, memory, jax.random.key(0), clock())[1]
 
     batch = jax.eval_shape(on_devices(prepare))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -12,10 +13,12 @@ from jax import Array
 from ..explore import floored, linear
 from ..memory import Rollout
 from ..nets.heads import Categorical, pick
+from ..nets.layers import Dense, Rng
 from ..nets.sees import ID, OBS, OTHERS_ACTION, STATE, Scene
+from ..nets.torsos import Parts
 from ..optim import follow
 from ..parallel import moments
-from ..types import Clock, Discrete, Spec
+from ..types import Clock, Discrete
 from .base import Metrics
 from .policy import Actor, Batch, Critic, Learner, Policy, PolicyConfig
 
@@ -42,6 +45,25 @@ class COMAConfig(PolicyConfig):
     """Environment steps over which it falls."""
 
 
+class Duel(eqx.Module):
+    """Q in two nets: a value, and each action's advantage over their mean (Wang et al. 2016).
+
+    The value's error is the same for every action; kept out of the advantages it no longer drowns them.
+    """
+
+    value: Critic
+    advantage: Critic
+
+    @property
+    def torso(self) -> Any:
+        return self.value.torso
+
+    def __call__(self, parts: Parts, carry: Array, first: Array) -> tuple[Array, Array]:
+        value, carry = self.value(parts, carry, first)
+        advantage, _ = self.advantage(parts, carry, first)
+        return value + advantage - advantage.mean(-1, keepdims=True), carry
+
+
 class COMA(Policy):
     """One critic over an agent's own actions, given the others'; its policy's expectation is the baseline (eq. 4)."""
 
@@ -51,13 +73,17 @@ class COMA(Policy):
     epochs = ("epochs", "critic_epochs")
     minibatches = ("minibatches", "critic_minibatches")
     critic_sees = (STATE, OBS, OTHERS_ACTION, ID)
-    critic_torso = "mlp"  # as in the paper: the actor remembers, the critic sees the state
 
-    def __init__(self, config: COMAConfig, spec: Spec):
-        super().__init__(config, spec)
-        self.critic_outputs = spec.action.size
+    def init_critic(self, rng: Rng) -> Duel:
+        """Feed-forward, as in the paper: the actor remembers, the critic sees the state."""
+        outs = {"value": 1, "advantage": self.spec.action.size}
+        critics = {
+            name: Critic(self.torso(rng, "critic", "mlp"), Dense(rng, self.owner, self.config.hidden, size, gain=0.01))
+            for name, size in outs.items()
+        }
+        return Duel(**critics)
 
-    def init_target(self, critic: Critic) -> Critic:
+    def init_target(self, critic: Any) -> Duel:
         return jax.tree.map(jnp.copy, critic)
 
     def policy(self, actor: Actor, scene: Scene, carry: Array, clock: Clock) -> tuple[Categorical, Array, Array]:
@@ -78,11 +104,10 @@ class COMA(Policy):
         return (learner.scale.up(values) if self.config.normalise_value else values), carry
 
     def study(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> Learner:
-        c = self.config
-        alone = ("critic",)
-        return self.passes(self.critic_alone, alone, learner, batch, key, clock, c.critic_epochs, c.critic_minibatches)[
-            0
-        ]
+        """Several passes, so that the advantages the actor is given mean something."""
+        epochs, minibatches = self.config.critic_epochs, self.config.critic_minibatches
+        alone = self.critic_alone, ("critic",)
+        return self.passes(*alone, learner, batch, key, clock, epochs, minibatches)[0]
 
     def critic_alone(self, params: dict, learner: Learner, batch: Batch, clock: Clock) -> tuple[Array, Metrics]:
         q, _ = self.critic(params["critic"], batch.scene, batch.critic_carry[0])

@@ -118,16 +118,16 @@ class Scale(NamedTuple):
 
     mean: Array
     square: Array
-    count: Array  # of updates, each decaying the last
+    windows: Array  # taken in so far, each decaying the last
 
     def update(self, x: Array, share: Array, decay: float = 0.99) -> Scale:
         """Take in a window's returns; steps without weight do not count."""
         mean, variance = moments(x, share)
-        count = decay * self.count + 1
+        any_weight = total(share.sum())  # 1, or 0 where nobody acted: such a window changes nothing
+        windows = jnp.where(any_weight > 0, decay * self.windows + 1, self.windows)
+        step = any_weight / jnp.maximum(windows, 1.0)
         return Scale(
-            self.mean + (mean - self.mean) / count,
-            self.square + (variance + mean * mean - self.square) / count,
-            count,
+            self.mean + step * (mean - self.mean), self.square + step * (variance + mean**2 - self.square), windows
         )
 
     @property
@@ -167,9 +167,10 @@ class Batch(NamedTuple):
 
     scene: Scene
     record: Record
-    weight: Array  # [T,B,N] adding up to 1 over all devices once it comes to a gradient step
+    weight: Array  # [T,B,N] the actor's; adds up to 1 over all devices once it comes to a gradient step
+    critic_weight: Array  # [T,B,N] likewise the critic's: with a pooled reward, a team earns on when an agent is dead
     target: Array  # [T,B,N] for the critic
-    value: Array  # [T,B,N] the critic's before any update
+    value: Array  # [T,B,N] the critic's output before any update, in its own unit then
     advantage: Array  # [T,B,N]
     actor_carry: Array  # [1,B,N,H]
     critic_carry: Array  # [1,B,N or 1,H]
@@ -214,26 +215,25 @@ class Policy(Algorithm):
 
     # -- nets ---------------------------------------------------------------------------------------------------
 
-    critic_torso: ClassVar[str | None] = None  # None: the config's
-    critic_outputs = 1
-
     def init(self, rng: Rng) -> Learner:
         c = self.config
-        torso = {"actor": c.torso, "critic": self.critic_torso or c.torso}
-        style = Style(c.activation, c.layer_norm)
-        torso = {
-            part: TORSOS[kind](rng, self.owner, width(self.sees[part], self.spec), c.hidden, c.layers, style)
-            for part, kind in torso.items()
-        }
-        actor = Actor(torso["actor"], policy_head(rng, self.owner, c.hidden, self.spec, c.squash))
-        if c.share_torso:
-            torso["critic"] = Passed()
-        critic = Critic(torso["critic"], Dense(rng, self.owner, c.hidden, self.critic_outputs, gain=1.0))
-        params = {"actor": actor, "critic": critic}
+        actor = Actor(self.torso(rng, "actor"), policy_head(rng, self.owner, c.hidden, self.spec, c.squash))
+        params = {"actor": actor, "critic": self.init_critic(rng)}
         opt = {part: self.tx.init(net) for part, net in params.items()}
-        return Learner(params, self.init_target(critic), opt, Scale(jnp.zeros(()), jnp.ones(()), jnp.zeros(())))
+        scale = Scale(jnp.zeros(()), jnp.ones(()), jnp.zeros(()))
+        return Learner(params, self.init_target(params["critic"]), opt, scale)
 
-    def init_target(self, critic: Critic) -> Any:
+    def torso(self, rng: Rng, part: str, kind: str = "") -> Any:
+        """A torso for what `part` sees, of the config's kind unless told otherwise."""
+        c = self.config
+        ins, style = width(self.sees[part], self.spec), Style(c.activation, c.layer_norm)
+        return TORSOS[kind or c.torso](rng, self.owner, ins, c.hidden, c.layers, style)
+
+    def init_critic(self, rng: Rng) -> Any:
+        torso = Passed() if self.config.share_torso else self.torso(rng, "critic")
+        return Critic(torso, Dense(rng, self.owner, self.config.hidden, 1, gain=1.0))
+
+    def init_target(self, critic: Any) -> Any:
         return None
 
     # -- acting -------------------------------------------------------------------------------------------------
@@ -307,16 +307,17 @@ class Policy(Algorithm):
         scene, end = self._scenes(window)
         values, carry = self.regress(learner, scene, end, memory, key, clock)
         adv = advantages(reward, discount, values, window.valid, c.gamma, c.lam)
-        target, share = adv + values[:-1], shares(window.weight)
-        if c.normalise_value:
-            learner = learner._replace(scale=learner.scale.update(target, share))
-        if c.normalise_advantage:
-            mean, variance = moments(adv, share)
-            adv = (adv - mean) / (jnp.sqrt(variance) + 1e-8)
-        batch = Batch(
-            scene, window.record, window.weight, target, values[:-1], adv, window.carry.hidden[None], memory.carry[None]
+        target, value, weight = adv + values[:-1], self.unit(learner, values[:-1]), window.weight
+        critic_weight = (
+            weight if c.reward == "own" else jnp.broadcast_to(window.valid, weight.shape).astype(weight.dtype)
         )
-        return learner, batch, carry
+        if c.normalise_value:
+            learner = learner._replace(scale=learner.scale.update(target, shares(critic_weight)))
+        if c.normalise_advantage:
+            mean, variance = moments(adv, shares(weight))
+            adv = (adv - mean) / (jnp.sqrt(variance) + 1e-8)
+        carries = window.carry.hidden[None], memory.carry[None]
+        return learner, Batch(scene, window.record, weight, critic_weight, target, value, adv, *carries), carry
 
     def _scenes(self, window: Window) -> tuple[Scene, Scene]:
         """Instants 0…T-1 with their actions, and instant T alone."""
@@ -344,11 +345,11 @@ class Policy(Algorithm):
             values = learner.scale.up(values)
         return jnp.broadcast_to(values, memory.window.view.reward.shape), carry
 
-    def critic(self, critic: Critic, scene: Scene, carry: Array, features: Array | None = None) -> tuple[Array, Array]:
+    def critic(self, critic: Any, scene: Scene, carry: Array, features: Array | None = None) -> tuple[Array, Array]:
         """The critic's outputs at every instant of a scene, `[T,B,N or 1,…]`; `features` are the actor's."""
-        shared = self.config.share_torso and features is not None
-        parts = (features,) if shared else look(self.sees["critic"], scene, self.spec)
-        return critic(parts, carry, scene.view.first)
+        if self.config.share_torso and features is not None:
+            return critic((features,), carry, scene.view.first)
+        return critic(look(self.sees["critic"], scene, self.spec), carry, scene.view.first)
 
     def _update(
         self, losses: Callable, parts: tuple[str, ...], batch: Batch, clock: Clock, learner: Learner, rows: Array
@@ -357,7 +358,7 @@ class Policy(Algorithm):
         c = self.config
         if len(rows) < batch.weight.shape[1]:
             batch = jax.tree.map(lambda x: x.at[:, rows].get(mode="promise_in_bounds"), batch)
-        batch = batch._replace(weight=shares(batch.weight))
+        batch = batch._replace(weight=shares(batch.weight), critic_weight=shares(batch.critic_weight))
         grads, metrics = total(jax.grad(losses, has_aux=True)(learner.params, learner, batch, clock))
         rates = {"actor": c.lr, "critic": c.critic_lr or c.lr}
         rates = {part: annealed(rate, c.anneal, clock.progress) for part, rate in rates.items() if part in parts}
@@ -385,7 +386,7 @@ class Policy(Algorithm):
 
     def critic_loss(self, value: Array, learner: Learner, batch: Batch) -> Array:
         """Squared error of the values, in the critic's own unit."""
-        return (0.5 * (value - self.unit(learner, batch.target)) ** 2 * batch.weight).sum()
+        return (0.5 * (value - self.unit(learner, batch.target)) ** 2 * batch.critic_weight).sum()
 
     def unit(self, learner: Learner, value: Array) -> Array:
         """A return in the unit the critic predicts."""

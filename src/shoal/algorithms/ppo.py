@@ -47,6 +47,5 @@ class PPO(Policy):
         clip = self.config.clip_value
         if not clip:
             return super().critic_loss(value, learner, batch)
-        before, target = self.unit(learner, batch.value), self.unit(learner, batch.target)
-        near = before + jnp.clip(value - before, -clip, clip)
-        return (0.5 * jnp.maximum((value - target) ** 2, (near - target) ** 2) * batch.weight).sum()
+        target, near = self.unit(learner, batch.target), batch.value + jnp.clip(value - batch.value, -clip, clip)
+        return (0.5 * jnp.maximum((value - target) ** 2, (near - target) ** 2) * batch.critic_weight).sum()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ class Scene(NamedTuple):
 
     view: View  # every field [T,B,…]
     last: Array  # [T,B,N,A] the action before each instant, zeros where an episode opens; width 0 if not asked for
-    action: Array | None = None  # [T,B,N] or [T,B,N,A] the action at each instant
+    action: Any = None  # [T,B,N] or [T,B,N,A] the action at each instant, where it is known
 
 
 class See(NamedTuple):
@@ -31,7 +31,6 @@ def as_input(action: Array, spec: Spec) -> Array:
 
 
 def _others(scene: Scene, spec: Spec) -> Array:
-    assert scene.action is not None
     joint = as_input(scene.action, spec)[..., None, :, :]
     others = joint * (1 - jnp.eye(spec.n))[:, :, None]
     return others.reshape(*others.shape[:-2], -1)
