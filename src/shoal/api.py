@@ -6,12 +6,12 @@ import dataclasses
 from typing import Any
 
 from . import algorithms, envs, presets
-from .config import Config, Settings, nearest
+from .config import Config, Settings
 from .devices import setup
 from .player import load
 from .trainer import Result
 from .trainer import train as run
-from .types import ShoalError
+from .types import ShoalError, nearest
 
 __all__ = ["load", "train"]
 SETTINGS = [option.name for option in dataclasses.fields(Settings)]

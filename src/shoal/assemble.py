@@ -8,9 +8,9 @@ from dataclasses import make_dataclass
 from typing import Annotated, Any
 
 from . import algorithms, envs, presets
-from .config import Config, Settings, fill, nearest
+from .config import Config, Settings, fill
 from .flags import flags, parse
-from .types import ShoalError
+from .types import ShoalError, nearest
 
 NO_PRESET = "--no-preset"
 TEAM = "--team"

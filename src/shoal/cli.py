@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from .types import ShoalError
+from .types import ShoalError, nearest
 
 INTRO = """\
 Shoal trains teams of agents.
@@ -58,8 +58,6 @@ def _dispatch(argv: list[str]) -> int:
         print(__version__)
         return 0
     if argv[0] not in verbs:
-        from .config import nearest
-
         raise ShoalError(f"there is no command {argv[0]!r}{nearest(argv[0], verbs)}: `shoal --help` shows them")
     return verbs[argv[0]](argv[1:])
 

@@ -7,8 +7,6 @@ presets, the saved config and the tables of the docs all come from there. A `Con
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import UnionType
@@ -18,7 +16,7 @@ from . import algorithms, envs
 from .algorithms import Algorithm
 from .devices import share
 from .envs import Game
-from .types import ShoalError
+from .types import ShoalError, nearest
 
 
 @dataclass(frozen=True)
@@ -160,9 +158,3 @@ def _kind(arm: Any) -> str:
         return "one of " + ", ".join(map(str, get_args(arm)))
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
     return words.get(arm, str(arm))
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """`, did you mean …?`, if anything known is near."""
-    near = difflib.get_close_matches(word, list(known), 1, cutoff=0.5)
-    return f", did you mean {near[0]!r}?" if near else ""

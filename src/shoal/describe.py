@@ -12,9 +12,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from . import presets
 from .algorithms import ALGORITHMS, ALIASES, Algorithm
-from .config import Settings, nearest
+from .config import Settings
 from .envs import GAMES, make
-from .types import Discrete, ShoalError, Spec
+from .types import Discrete, ShoalError, Spec, nearest
 
 
 def overview() -> str:

@@ -11,6 +11,8 @@ whose `valid` is 0.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,6 +24,12 @@ class ShoalError(Exception):
     """A mistake of the user's, told in one sentence that says what to change."""
 
     exit_code = 2
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`, did you mean …?`, if anything known is near."""
+    near = difflib.get_close_matches(word, list(known), 1, cutoff=0.5)
+    return f", did you mean {near[0]!r}?" if near else ""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-
-from ..types import ShoalError, Spec
+from ..types import ShoalError, Spec, nearest
 from .a2c import A2C
 from .base import Algorithm
 from .coma import COMA
@@ -21,9 +19,8 @@ def find(name: str) -> type[Algorithm]:
     """The algorithm of that name."""
     kind = ALGORITHMS.get(ALIASES.get(name, name))
     if kind is None:
-        near = difflib.get_close_matches(name, [*ALGORITHMS, *ALIASES], 1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise ShoalError(f"unknown algorithm {name!r}: {hint}`shoal list` shows them all")
+        hint = nearest(name, [*ALGORITHMS, *ALIASES])
+        raise ShoalError(f"there is no algorithm {name!r}{hint}: `shoal list` shows them all")
     return kind
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Iterable
 from typing import Any, cast
 
-from ..types import ShoalError
+from ..types import ShoalError, nearest
 from . import identity, matrix, mpe
 from .base import Env, Game, GameState
 
@@ -40,18 +38,13 @@ __all__ = ["GAMES", "Env", "Game", "GameState", "make"]
 def make(env_id: str, **options: Any) -> Game:
     """The native game called `env_id`, with these options."""
     if env_id not in GAMES:
-        raise ShoalError(f"There is no game '{env_id}'{_nearest(env_id, GAMES)}; `shoal list` shows them all.")
+        raise ShoalError(f"There is no game '{env_id}'{nearest(env_id, GAMES)}; `shoal list` shows them all.")
     game = GAMES[env_id]
     fields = {field.name: field for field in dataclasses.fields(cast(Any, game))}
     for option, value in options.items():
         if option not in fields:
-            hint = _nearest(option, fields)
+            hint = nearest(option, fields)
             raise ShoalError(f"{env_id} has no option '{option}'{hint}; it knows {', '.join(fields)}.")
         if isinstance(fields[option].default, bool) and not isinstance(value, bool):
             raise ShoalError(f"{option} must be True or False, not {value!r}.")
     return game(**options)
-
-
-def _nearest(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.0)
-    return f", did you mean '{near[0]}'?" if near else ""
