@@ -1,6 +1,6 @@
 """How fast: games alone and whole training, on one pinned core and on all cores.
 
-    python benchmarks/bench.py            # every workload, about 6 minutes
+    python benchmarks/bench.py            # every workload, about 5 minutes
     python benchmarks/bench.py ippo-mlp   # some of them
 
 Every measurement runs in a process of its own, so that compile times and peak memory are its own. Training rates
@@ -20,6 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
+SECONDS = 8.0  # that a workload runs for once compiled
 RESULTS = Path(__file__).parent / "results" / "bench.json"
 
 # name: algorithm, options, games, window, what a peer reaches on one such core with the same work, and who
@@ -33,7 +34,7 @@ TRAINING = {
 GAMES = {"games-16": 16, "games-1024": 1024}
 
 
-def time_training(name: str, devices: int) -> dict:
+def time_training(name: str, devices: int, seconds: float) -> dict:
     import jax
 
     from shoal.algorithms import find
@@ -49,15 +50,21 @@ def time_training(name: str, devices: int) -> dict:
     calls = max(1, round(20_000 / (games * window)))
     program = loop.program(calls).lower(state).compile()
     compiled = time.perf_counter() - began
-    rates = []
-    for _ in range(12):
+    rates, end = [], time.perf_counter() + seconds
+    while time.perf_counter() < end:
         before, began = int(state.steps), time.perf_counter()
         state, _ = jax.block_until_ready(program(state))
         rates.append((int(state.steps) - before) / (time.perf_counter() - began))
+    return summary(rates, compiled)
+
+
+def summary(rates: list[float], compiled: float) -> dict:
+    if not rates:
+        return {"compile_s": compiled}
     return {"steps_per_s": max(rates), "median_steps_per_s": sorted(rates)[len(rates) // 2], "compile_s": compiled}
 
 
-def time_games(name: str, devices: int) -> dict:
+def time_games(name: str, devices: int, seconds: float) -> dict:
     import jax
 
     from shoal.envs import make
@@ -76,33 +83,33 @@ def time_games(name: str, devices: int) -> dict:
     began = time.perf_counter()
     program = jax.jit(lambda state: jax.lax.scan(step, (state, 0.0), (keys, actions))[0]).lower(state).compile()
     compiled = time.perf_counter() - began
-    rates = []
-    for _ in range(12):
+    rates, end = [], time.perf_counter() + seconds
+    while time.perf_counter() < end:
         began = time.perf_counter()
         jax.block_until_ready(program(state))
         rates.append(games * steps / (time.perf_counter() - began))
-    return {"steps_per_s": max(rates), "median_steps_per_s": sorted(rates)[len(rates) // 2], "compile_s": compiled}
+    return summary(rates, compiled)
 
 
-def child(name: str, cores: int) -> None:
+def child(name: str, cores: int, seconds: float) -> None:
     """One measurement, printed as JSON."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     import jax
 
     jax.config.update("jax_num_cpu_devices", cores)
-    result = (time_games if name in GAMES else time_training)(name, cores)
+    result = (time_games if name in GAMES else time_training)(name, cores, seconds)
     result["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps(result))
 
 
-def measure(name: str, cores: int, cache: str) -> dict:
-    """In a fresh process; the cache folder decides whether it compiles cold or warm."""
+def measure(name: str, cores: int, cache: str, seconds: float) -> dict:
+    """In a fresh process; the cache folder decides whether it compiles cold or warm. Runs for so many seconds."""
     env = os.environ | {
         "JAX_COMPILATION_CACHE_DIR": cache,
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
-    command = [sys.executable, __file__, "--child", name, str(cores)]
+    command = [sys.executable, __file__, "--child", name, str(cores), str(seconds)]
     out = subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
     return json.loads(out.splitlines()[-1])
 
@@ -117,8 +124,8 @@ def main(names: list[str]) -> None:
     for name in names or [*GAMES, *TRAINING]:
         for cores in (1,) if name in GAMES else (1, every):
             with tempfile.TemporaryDirectory() as cache:
-                row = {"workload": name, "cores": cores} | measure(name, cores, cache)
-                row["warm_compile_s"] = measure(name, cores, cache)["compile_s"]
+                row = {"workload": name, "cores": cores} | measure(name, cores, cache, SECONDS)
+                row["warm_compile_s"] = measure(name, cores, cache, 0.0)["compile_s"]
             rows.append(row)
             print(_line(row, rows), flush=True)
     RESULTS.parent.mkdir(exist_ok=True)
@@ -147,6 +154,6 @@ def _line(row: dict, rows: list[dict]) -> str:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
-        child(sys.argv[2], int(sys.argv[3]))
+        child(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
     else:
         main(sys.argv[1:])

@@ -2,9 +2,10 @@
 
     python benchmarks/ceilings.py
 
-Each player steers along the axis on which it is furthest from its target, braking for its own speed; the braking distance is
-the best of several. On simple_spread targets are the cheapest assignment of landmarks to agents; on speaker-listener the
-landmark meant, known from the first step on, or only from the second, when a message can first have arrived.
+Each player steers along the axis on which it is furthest from its target, braking for its own speed; the braking
+distance is the best of several. On simple_spread targets are the cheapest assignment of landmarks to agents; on
+speaker-listener the landmark meant, known from the first step on, or only from the second, when a message can first
+have arrived.
 """
 
 from __future__ import annotations
