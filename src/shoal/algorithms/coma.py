@@ -18,7 +18,7 @@ from ..nets.sees import ID, OBS, OTHERS_ACTION, STATE, Scene
 from ..nets.torsos import Parts
 from ..optim import follow
 from ..parallel import moments
-from ..types import Clock, Discrete
+from ..types import Clock, Discrete, ShoalError
 from .base import Metrics
 from .policy import Actor, Batch, Critic, Learner, Policy, PolicyConfig
 
@@ -43,6 +43,14 @@ class COMAConfig(PolicyConfig):
     """The same at the end of its schedule."""
     epsilon_steps: float = 500_000
     """Environment steps over which it falls."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.critic_epochs < 0 or self.epsilon_steps <= 0:
+            raise ShoalError("critic_epochs must not be negative, and epsilon_steps greater than 0")
+        for field in ("tau", "epsilon", "epsilon_end"):
+            if not 0 <= getattr(self, field) <= 1:
+                raise ShoalError(f"{field} must lie between 0 and 1, not {getattr(self, field)}")
 
 
 class Duel(eqx.Module):
