@@ -12,7 +12,7 @@ test: .venv/installed-dev
 check: .venv/installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/pytest
 
 bench: .venv/installed-dev
