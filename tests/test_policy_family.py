@@ -55,7 +55,8 @@ def test_training_stays_finite_and_reaches_every_parameter(member):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((learner, member.metrics)))
     hidden = 0
     if member.algorithm.name == "coma" and member.algorithm.config.sharing == "own":
-        hidden = member.algorithm.spec.n * member.algorithm.spec.action.size * member.algorithm.config.hidden
+        nets = 2  # value and advantage
+        hidden = nets * member.algorithm.spec.n * member.algorithm.spec.action.size * member.algorithm.config.hidden
     moment = {part: opt[1].mu for part, opt in learner.opt.items()}
     assert sum(int((leaf == 0).sum()) for leaf in jax.tree.leaves(moment["actor"])) == 0
     assert sum(int((leaf == 0).sum()) for leaf in jax.tree.leaves(moment["critic"])) == hidden
