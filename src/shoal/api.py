@@ -31,17 +31,18 @@ def train(
     if len(ids) != (1 if teams else 2):
         raise ShoalError("give an algorithm and an environment, or an environment and teams={team: algorithm}")
     if teams:
-        return run(_several(ids[0], teams, env or {}, options), quiet)
-    config, tuned = _one(ids[0], ids[1], env or {}, preset, options)
-    if tuned and not quiet:
-        print(presets.note(config.label, config.env, "preset=False"), flush=True)
+        config, used = _several(ids[0], teams, env or {}, preset, options)
+    else:
+        config, used = _one(ids[0], ids[1], env or {}, preset, options)
+    if used and not quiet:
+        print(presets.note(used, config.env, "preset=False"), flush=True)
     return run(config, quiet)
 
 
 def _one(
     algorithm: str, env_id: str, env: dict[str, Any], preset: bool, options: dict[str, Any]
-) -> tuple[Config, bool]:
-    """One algorithm for every team, and whether a preset is underneath."""
+) -> tuple[Config, tuple[str, ...]]:
+    """One algorithm for every team, and whose preset is underneath."""
     kind = algorithms.find(algorithm)
     settings, own = _sort(options)
     known = [option.name for option in dataclasses.fields(kind.Config)]
@@ -49,21 +50,25 @@ def _one(
         if name not in known:
             hint = nearest(name, [*known, *SETTINGS])
             raise ShoalError(f"neither {algorithm} nor a run has an option {name!r}{hint}")
-    tuned = preset and (kind.name, env_id) in presets.shipped()
-    tables = presets.load(kind.name, env_id if tuned else "")
-    env = tables["env"] | env
-    everyone = {team: (kind.name, tables["algorithm"] | own) for team in envs.make(env_id, **env).teams}
-    return Config.build(env_id, everyone, env, tables["settings"] | settings), tuned
+    tuned = presets.sides({"": kind.name}, env_id, preset)
+    env = tuned.env | env
+    everyone = {team: (kind.name, tuned.teams[""] | own) for team in envs.make(env_id, **env).teams}
+    return Config.build(env_id, everyone, env, tuned.settings | settings), tuned.used
 
 
-def _several(env_id: str, teams: dict[str, Any], env: dict[str, Any], options: dict[str, Any]) -> Config:
-    """An algorithm per team, each with its own options."""
+def _several(
+    env_id: str, teams: dict[str, Any], env: dict[str, Any], preset: bool, options: dict[str, Any]
+) -> tuple[Config, tuple[str, ...]]:
+    """An algorithm per team, each with its own options over its preset's."""
     settings, own = _sort(options)
     for name in own:
         hint = nearest(name, SETTINGS) or ": an algorithm's belong in teams={team: (algorithm, options)}"
         raise ShoalError(f"a run has no option {name!r}{hint}")
-    chosen = {team: (one, {}) if isinstance(one, str) else (one[0], one[1]) for team, one in teams.items()}
-    return Config.build(env_id, chosen, env, settings)
+    given = {team: (one, {}) if isinstance(one, str) else (one[0], one[1]) for team, one in teams.items()}
+    names = {team: algorithms.find(name).name for team, (name, _) in given.items()}
+    tuned = presets.sides(names, env_id, preset)
+    chosen = {team: (names[team], tuned.teams[team] | mine) for team, (_, mine) in given.items()}
+    return Config.build(env_id, chosen, tuned.env | env, tuned.settings | settings), tuned.used
 
 
 def _sort(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -31,29 +31,28 @@ def assemble(args: list[str]) -> tuple[Config, str]:
         algorithms.find(name)
     envs.make(env)
     if teams:
-        return _several(env, default, teams, args), ""
+        return _several(env, default, teams, args, preset)
     return _one(env, str(default), args, preset)
 
 
 def _one(env: str, name: str, args: list[str], preset: bool) -> tuple[Config, str]:
     """One algorithm for every team: its options have no prefix, and the pair may have a preset."""
     kind = algorithms.find(name)
-    tuned = preset and (kind.name, env) in presets.shipped()
-    tables = presets.load(kind.name, env if tuned else "")
+    tuned = presets.sides({"": kind.name}, env, preset)
     parts = {
-        "run": (Settings, fill(Settings, tables["settings"], "a run"), True),
-        "algorithm": (kind.Config, fill(kind.Config, tables["algorithm"], name), True),
-        "env": (envs.GAMES[env], envs.make(env, **tables["env"]), False),
+        "run": (Settings, fill(Settings, tuned.settings, "a run"), True),
+        "algorithm": (kind.Config, fill(kind.Config, tuned.teams[""], name), True),
+        "env": (envs.GAMES[env], envs.make(env, **tuned.env), False),
     }
     title = f"Train {name} on {env}. {_examples(name, env)}"
     given = _read(parts, args, f"shoal train {name} {env}", title)
     teams = {team: (kind.name, given.algorithm) for team in given.env.teams}
     config = Config(env, dataclasses.asdict(given.env), teams, given.run)
-    return config, presets.note(kind.name, env, NO_PRESET) if tuned else ""
+    return config, presets.note(tuned.used, env, NO_PRESET)
 
 
-def _several(env: str, default: str | None, teams: dict[str, str], args: list[str]) -> Config:
-    """An algorithm per team: options of a team are prefixed by its name."""
+def _several(env: str, default: str | None, teams: dict[str, str], args: list[str], preset: bool) -> tuple[Config, str]:
+    """An algorithm per team: options of a team are prefixed by its name, and each may have its preset."""
     sides = envs.make(env).teams
     for team in teams:
         if team not in sides:
@@ -63,15 +62,17 @@ def _several(env: str, default: str | None, teams: dict[str, str], args: list[st
         if name is None:
             raise ShoalError(f"team {team!r} of {env} has no algorithm: add {TEAM} {team}=<algorithm>")
     kinds = {team: algorithms.find(str(name)) for team, name in names.items()}
+    tuned = presets.sides({team: kind.name for team, kind in kinds.items()}, env, preset)
     parts = {
-        "run": (Settings, Settings(), True),
-        **{team: (kind.Config, kind.Config(), False) for team, kind in kinds.items()},
-        "env": (envs.GAMES[env], envs.make(env), False),
+        "run": (Settings, fill(Settings, tuned.settings, "a run"), True),
+        **{team: (kind.Config, fill(kind.Config, tuned.teams[team], kind.name), False) for team, kind in kinds.items()},
+        "env": (envs.GAMES[env], envs.make(env, **tuned.env), False),
     }
     title = f"Train {', '.join(f'{team}={kind.name}' for team, kind in kinds.items())} on {env}."
     given = _read(parts, args, f"shoal train … {env}", title)
     chosen = {team: (kind.name, getattr(given, team)) for team, kind in kinds.items()}
-    return Config(env, dataclasses.asdict(given.env), chosen, given.run)
+    config = Config(env, dataclasses.asdict(given.env), chosen, given.run)
+    return config, presets.note(tuned.used, env, NO_PRESET)
 
 
 def _read(parts: dict[str, tuple[type, Any, bool]], args: list[str], prog: str, title: str) -> Any:

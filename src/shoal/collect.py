@@ -11,6 +11,7 @@ from jax import Array
 
 from .algorithms.base import Algorithm
 from .envs.base import Env
+from .nets.sees import as_input
 from .types import Clock, View, Window
 
 
@@ -31,8 +32,16 @@ def collect(
     windows = {}
     for team in algorithms:
         stream = jax.tree.map(lambda past, now: jnp.concatenate([past, now[None]]), views[team], after.views[team])
-        windows[team] = Window(stream, actions[team], records[team], play.carries[team], after.carries[team])
+        rivals = _rivals(env, team, actions)
+        windows[team] = Window(stream, actions[team], records[team], play.carries[team], after.carries[team], rivals)
     return after, windows
+
+
+def _rivals(env: Env, team: str, actions: dict[str, Array]) -> Array:
+    """`[T,B,M]` what the other teams did, as a net reads it; nothing is computed where nobody asks for it."""
+    steps, games = actions[team].shape[:2]
+    others = [as_input(actions[other], spec) for other, spec in env.teams.items() if other != team]
+    return jnp.concatenate([jnp.zeros((steps, games, 0)), *(o.reshape(steps, games, -1) for o in others)], -1)
 
 
 def play_step(

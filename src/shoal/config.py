@@ -16,7 +16,7 @@ from . import algorithms, envs
 from .algorithms import Algorithm
 from .devices import share
 from .envs import Game
-from .types import ShoalError, nearest
+from .types import Share, ShoalError, nearest
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Config:
         self._check_teams()
         s = self.settings
         for algorithm in self.algorithms.values():
-            algorithm.check(s.games // self.devices, s.window)
+            algorithm.check(self.share)
         if s.steps < s.games * s.window:
             raise ShoalError(
                 f"{s.steps} steps are too few for one update of {s.games} games x {s.window} steps:"
@@ -102,6 +102,11 @@ class Config:
     def devices(self) -> int:
         """How many devices really share the games."""
         return share(self.settings.games, self.settings.devices)
+
+    @property
+    def share(self) -> Share:
+        """What falls to each of them."""
+        return Share(self.settings.games // self.devices, self.settings.window, self.devices)
 
     @property
     def label(self) -> str:

@@ -37,3 +37,11 @@ def share(games: int, asked: int) -> int:
     if games % asked:
         raise ShoalError(f"{games} games cannot be shared evenly by {asked} devices: change games or devices")
     return asked
+
+
+def room(devices: int) -> float:
+    """Bytes of memory that so many devices have, as far as they tell."""
+    first = jax.devices()[0]
+    if first.platform == "cpu":  # one memory for all
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return devices * float((first.memory_stats() or {}).get("bytes_limit", float("inf")))

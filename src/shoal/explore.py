@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -11,6 +12,21 @@ from .nets.heads import Categorical, uniform
 def linear(start: float, end: float, over: float, steps: Array) -> Array:
     """From `start` to `end` over the first `over` environment steps."""
     return start + (end - start) * jnp.clip(steps / over, 0.0, 1.0)
+
+
+def exponential(start: float, end: float, over: float, steps: Array) -> Array:
+    """From `start` towards `end`, a factor of e nearer in every fifth of `over` environment steps."""
+    return end + (start - end) * jnp.exp(-5.0 * steps / over)
+
+
+SCHEDULES = {"linear": linear, "exponential": exponential}
+
+
+def epsilon_greedy(key: Array, greedy: Array, legal: Array, epsilon: Array) -> Array:
+    """The greedy action of each agent, or with probability `epsilon` any legal one."""
+    key_whether, key_which = jax.random.split(key)
+    anything = uniform(legal).sample(key_which)
+    return jnp.where(jax.random.uniform(key_whether, greedy.shape) < epsilon, anything, greedy)
 
 
 def floored(dist: Categorical, legal: Array, epsilon: Array) -> Categorical:

@@ -20,7 +20,7 @@ from .algorithms.base import Algorithm
 from .collect import Play, collect
 from .envs.base import Env
 from .parallel import AXIS, total
-from .types import Clock, ShoalError, TrainState, Window
+from .types import Clock, Share, ShoalError, TrainState, Window
 
 LOCAL = ("game", "views", "carries", "memories", "earned", "key")  # fields of TrainState that are each device's own
 
@@ -57,6 +57,13 @@ class Loop:
         learners = {team: algorithm.init(rng) for team, algorithm in self.algorithms.items()}
         return jax.jit(self._open_all, out_shardings=self.shardings)(learners, jax.random.key(seed))
 
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each team's memory, without making any."""
+        rng = np.random.default_rng(0)
+        learners = {team: algorithm.init(rng) for team, algorithm in self.algorithms.items()}
+        shapes = jax.eval_shape(self._open_all, learners, jax.random.key(0)).memories
+        return {team: sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(own)) for team, own in shapes.items()}
+
     def _open_all(self, learners: dict, key: Array) -> TrainState:
         shares = jax.vmap(partial(self._open, learners))(jax.random.split(key, self.devices))
         game, views, carries, memories, earned, keys = shares
@@ -64,11 +71,11 @@ class Loop:
 
     def _open(self, learners: dict, key: Array) -> tuple:
         key, key_reset = jax.random.split(key)
-        share = self.games // self.devices
-        game, views = self.env.reset(key_reset, share)
-        carries = {team: algorithm.carry(learners[team], share) for team, algorithm in self.algorithms.items()}
+        share = Share(self.games // self.devices, self.window, self.devices)
+        game, views = self.env.reset(key_reset, share.games)
+        carries = {team: algorithm.carry(learners[team], share.games) for team, algorithm in self.algorithms.items()}
         memories = {team: algorithm.memory(learners[team], share) for team, algorithm in self.algorithms.items()}
-        earned = {team: jnp.zeros(share) for team in self.algorithms}
+        earned = {team: jnp.zeros(share.games) for team in self.algorithms}
         return game, views, carries, memories, earned, key
 
     def program(self, iterations: int) -> Any:

@@ -27,7 +27,7 @@ def descend(
     return new_params, new_opt, norms
 
 
-def follow(target: Any, online: Any, tau: float) -> Any:
+def follow(target: Any, online: Any, tau: float | Array) -> Any:
     """The target moves by `tau` of the way."""
     return jax.tree.map(lambda t, o: t + tau * (o - t), target, online)
 

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from .types import Window
+
 
 def advantages(reward: Array, discount: Array, values: Array, valid: Array, gamma: float, lam: float) -> Array:
     """λ-weighted sums of TD errors (GAE, Schulman et al. 2016, eq. 16), `[T,…]` from `values [T+1,…]`.
@@ -28,6 +30,15 @@ def _accumulate(later: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
     return now, now
 
 
+def n_step(reward: Array, discount: Array, values: Array, valid: Array, gamma: float, n: int) -> Array:
+    """Targets `[T,…]` of n rewards and the value after them; fewer where the episode or the window ends before."""
+    target = values
+    for _ in range(n):
+        ahead = jnp.where(valid, reward + gamma * discount * target[1:], values[:-1])
+        target = jnp.concatenate([ahead, values[-1:]])
+    return target[:-1]
+
+
 def pool(reward: Array, discount: Array, how: str) -> tuple[Array, Array]:
     """Rewards and discounts `[…,N]` as one learner sees them.
 
@@ -37,3 +48,10 @@ def pool(reward: Array, discount: Array, how: str) -> tuple[Array, Array]:
         return reward, discount
     pooled = reward.mean(-1, keepdims=True) if how == "mean" else reward.sum(-1, keepdims=True)
     return jnp.broadcast_to(pooled, reward.shape), jnp.broadcast_to(discount.max(-1, keepdims=True), discount.shape)
+
+
+def stakes(window: Window, how: str) -> Array:
+    """`[T,B,N]` 1 where a transition bears on what an agent earns: with a pooled reward also after its own death."""
+    if how == "own":
+        return window.weight
+    return jnp.broadcast_to(window.valid, window.view.alive[:-1].shape).astype(jnp.float32)

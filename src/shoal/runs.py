@@ -59,7 +59,7 @@ def protocol(config: Config) -> dict[str, Any]:
         },
         "device": jax.devices()[0].device_kind,
         "devices": config.devices,
-        "teams": {team: algorithm.protocol() for team, algorithm in config.algorithms.items()},
+        "teams": {team: algorithm.protocol(config.share) for team, algorithm in config.algorithms.items()},
         "evaluation": {"actions": "greedy" if s.greedy else "sampled", "episodes": s.eval_episodes},
         "score": "mean undiscounted return of one agent",
     }

@@ -15,6 +15,7 @@ import numpy as np
 
 from . import __version__, algorithms, curve, runs
 from .config import Config
+from .devices import room
 from .display import Display, named
 from .evaluate import Episodes, Evaluator
 from .log import Log
@@ -22,6 +23,7 @@ from .loop import Loop
 from .types import Clock, ShoalError, TrainState
 
 WORK_PER_CALL = {"cpu": 2e10, "other": 1e12}  # multiplications of a device per call: around a second
+UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
 LOG_POINTS = 50  # calls a run is cut into at least
 
 
@@ -100,12 +102,15 @@ class Trainer:
         s, c = self.config.settings, self.config
         device = f"{c.devices} {jax.devices()[0].platform} device{'s' * (c.devices > 1)}"
         self.display.say(f"shoal {__version__}: {c.label} on {c.env}, seed {s.seed}, {device}, into {path}")
+        sizes = self.loop.sizes()
         for team, facts in runs.protocol(c)["teams"].items():
             agents = self.config.game.teams[team].n
+            keeps = f", memory {readable(sizes[team])}" if sizes[team] > 1e6 else ""
             self.display.say(
                 f"team {team}: {agents} agent{'s' * (agents > 1)} play {c.algorithms[team].name}, reward"
-                f" {facts['reward']}, each step enters {facts['updates_per_step']} gradient update(s)"
+                f" {facts['reward']}, each step enters {facts['updates_per_step']:g} gradient update(s){keeps}"
             )
+        _refuse_more_than(sum(sizes.values()), room(c.devices))
 
     def _prepare(self) -> tuple[TrainState, Any, Episodes]:
         """The opening state, the compiled program and the scores before any training."""
@@ -123,7 +128,9 @@ class Trainer:
         work = 1e5  # of the game itself, per step
         for team, algorithm in self.config.algorithms.items():
             weights = sum(np.size(leaf) for leaf in jax.tree.leaves(learners[team])) / 3  # Adam keeps two of each
-            passes = 2 + 6 * algorithm.protocol()["updates_per_step"]  # a gradient costs three forward passes
+            passes = (
+                2 + 6 * algorithm.protocol(self.config.share)["updates_per_step"]
+            )  # a gradient costs three forward passes
             work += weights * algorithm.spec.n * passes
         needed = -(-s.steps // (s.games * s.window))
         speed = WORK_PER_CALL["cpu" if jax.default_backend() == "cpu" else "other"] * self.config.devices
@@ -150,9 +157,7 @@ class Trainer:
         fresh = int(metrics["steps"][-1]) - self.steps
         self.steps, self.seconds = self.steps + fresh, self.seconds + spent
         values = {
-            f"{team}/{name}": float(series.mean())
-            for team in self.config.algorithms
-            for name, series in metrics[team].items()
+            f"{team}/{name}": value for team in self.config.algorithms for name, value in _means(metrics[team]).items()
         }
         ended = {name: float(series.sum()) for name, series in metrics["returns"].items()}
         episodes = ended.pop("episodes")
@@ -222,6 +227,28 @@ class Trainer:
         for team, score in result.scores.items():
             say(f"team {team}: random {result.random[team]:.2f}, before {result.before[team]:.2f}, after {score:.2f}")
         say(f"policy: {result.path / runs.POLICY}   curve: {result.path / runs.CURVE}")
+
+
+def _means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
+    """Over the iterations of a call; of an algorithm that says how many `updates` each made, over those."""
+    updates = metrics.get("updates")
+    if updates is None:
+        return {name: float(series.mean()) for name, series in metrics.items()}
+    if not updates.any():
+        return {"updates": 0.0}
+    means = {name: float((series * updates).sum() / updates.sum()) for name, series in metrics.items()}
+    return means | {"updates": float(updates.sum())}
+
+
+def readable(size: float) -> str:
+    """`1.2 GB`."""
+    unit = next((u for u in ("GB", "MB", "kB") if size >= UNITS[u]), "bytes")
+    return f"{size / UNITS.get(unit, 1):.3g} {unit}"
+
+
+def _refuse_more_than(need: float, there: float) -> None:
+    if need > there:
+        raise ShoalError(f"the memories need {readable(need)}, but there are {readable(there)}: lower capacity")
 
 
 def clock(config: Config, steps: int) -> Clock:

@@ -70,6 +70,8 @@ class Spec:
     action: Space
     obs_sizes: tuple[int, ...] = ()  # each agent's own size, where they differ
     action_sizes: tuple[int, ...] = ()
+    rivals: int = 0  # width of the other teams' actions, all together, as a net reads them
+    joined: bool = False  # the state is just this team's observations side by side: nobody need keep it
 
     @property
     def n(self) -> int:
@@ -104,6 +106,7 @@ class Window(NamedTuple):
     record: Any  # [T,B,…]
     carry: Any  # [B,…] the policy's carry at instant 0
     carry_end: Any  # [B,…] and at instant T
+    rivals: Any = ()  # [T,B,M] the other teams' actions, as nets read them
 
     @property
     def valid(self) -> Array:
@@ -124,6 +127,14 @@ class Window(NamedTuple):
     def discount(self) -> Array:
         """[T,B,N] of each transition."""
         return self.view.discount[1:]
+
+
+class Share(NamedTuple):
+    """The part of a run that falls to one device."""
+
+    games: int
+    window: int  # steps of each game per iteration
+    devices: int = 1  # that have such a part
 
 
 class Clock(NamedTuple):

@@ -6,13 +6,28 @@ from ..types import ShoalError, Spec, nearest
 from .a2c import A2C
 from .base import Algorithm
 from .coma import COMA
+from .ddpg import DDPG
+from .dqn import DQN
 from .maa2c import MAA2C
+from .maddpg import MADDPG
 from .mappo import MAPPO
+from .masac import MASAC
+from .matd3 import MATD3
 from .ppo import PPO
+from .qmix import QMIX
+from .qplex import QPLEX
+from .qtran import QTRAN
+from .sac import SAC
 from .scripted import Random
+from .td3 import TD3
+from .vdn import VDN
+from .wqmix import CWQMIX, OWQMIX
 
-ALGORITHMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (A2C, MAA2C, PPO, MAPPO, COMA, Random)}
-ALIASES = {"ia2c": "a2c", "ippo": "ppo"}  # the same object with several agents
+POLICY = (A2C, MAA2C, PPO, MAPPO, COMA)
+VALUE = (DQN, VDN, QMIX, CWQMIX, OWQMIX, QPLEX, QTRAN)
+PATHWISE = (DDPG, MADDPG, TD3, MATD3, SAC, MASAC)
+ALGORITHMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (*POLICY, *VALUE, *PATHWISE, Random)}
+ALIASES = {"ia2c": "a2c", "ippo": "ppo", "iql": "dqn"}  # the same object with several agents
 
 
 def find(name: str) -> type[Algorithm]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+import jax
+import jax.numpy as jnp
 from jax import Array
 
-from ..nets.layers import Rng
-from ..types import Box, Clock, Decision, Discrete, ShoalError, Space, Spec, View, Window
+from ..nets.layers import Rng, owners
+from ..nets.sees import ID, LAST_ACTION, OBS, Scene, See, as_input, width
+from ..nets.torsos import TORSOS, Style
+from ..types import Box, Clock, Decision, Discrete, Share, ShoalError, Space, Spec, View, Window
 
 Metrics = dict[str, Array]
 
@@ -28,10 +32,10 @@ class Algorithm:
             )
         self.config, self.spec = config, spec
 
-    def check(self, games: int, window: int) -> None:
-        """Refuse a window of that many games, on one device, that it could not learn from."""
+    def check(self, share: Share) -> None:
+        """Refuse a share of the run that it could not learn from."""
 
-    def protocol(self) -> dict[str, Any]:
+    def protocol(self, share: Share) -> dict[str, Any]:
         """What a reader of its scores must know."""
         return {"reward": "unused", "updates_per_step": 0}  # how often a step enters a gradient update
 
@@ -47,7 +51,7 @@ class Algorithm:
         """Decide for every agent of every game."""
         raise NotImplementedError
 
-    def memory(self, learner: Any, games: int) -> Any:
+    def memory(self, learner: Any, share: Share) -> Any:
         """The empty memory."""
         raise NotImplementedError
 
@@ -58,3 +62,54 @@ class Algorithm:
     def learn(self, learner: Any, memory: Any, key: Array, clock: Clock) -> tuple[Any, Any, Metrics]:
         """Update from memory."""
         raise NotImplementedError
+
+
+class Carry(NamedTuple):
+    """What an agent remembers."""
+
+    hidden: Array  # [B,N,H]
+    last: Array  # [B,N,A] its previous action; width 0 if not asked for
+
+
+class Networked(Algorithm):
+    """An algorithm whose agents have nets: who owns them, what they see, what is carried from step to step.
+
+    Its config has `torso`, `hidden`, `layers`, `activation`, `layer_norm`, `sharing`, `agent_id` and `last_action`.
+    """
+
+    def __init__(self, config: Any, spec: Spec):
+        super().__init__(config, spec)
+        self.owner = owners(config.sharing, spec)
+        self.told_apart = config.agent_id and spec.n > 1 and len(set(self.owner)) < spec.n
+        seen = (OBS, *((LAST_ACTION,) if config.last_action else ()), *((ID,) if self.told_apart else ()))
+        self.sees: dict[str, tuple[See, ...]] = {"actor": seen}  # by part of the learner
+
+    @property
+    def recurrent(self) -> bool:
+        return self.config.torso != "mlp"
+
+    def torso(self, rng: Rng, part: str, kind: str = "") -> Any:
+        """A torso for what `part` sees, of the config's kind unless told otherwise."""
+        c = self.config
+        ins, style = width(self.sees[part], self.spec), Style(c.activation, c.layer_norm)
+        return TORSOS[kind or c.torso](rng, self.owner, ins, c.hidden, c.layers, style)
+
+    def opening(self, torso: Any, games: int) -> Carry:
+        """What an agent with that torso remembers before its first view."""
+        last = self.spec.action.size if self.config.last_action else 0
+        return Carry(torso.carry(games, self.spec.n), jnp.zeros((games, self.spec.n, last)))
+
+    def scene(self, view: View, carry: Carry) -> Scene:
+        """One instant, as nets see it while acting."""
+        return jax.tree.map(lambda x: x[None], Scene(view, carry.last * ~view.first[:, None, None]))
+
+    def carried(self, hidden: Array, action: Array, carry: Carry) -> Carry:
+        """What is remembered after an action."""
+        return Carry(hidden, as_input(action, self.spec) if self.config.last_action else carry.last)
+
+    def led(self, view: View, action: Array, before: Array) -> Array:
+        """`[T,B,N,A]` the action before each of these instants: `before` the first of them, then `action`."""
+        if not self.config.last_action:
+            return jnp.zeros((*view.alive.shape, 0))
+        led = jnp.concatenate([before, as_input(action, self.spec)])
+        return led * ~view.first[..., None, None]

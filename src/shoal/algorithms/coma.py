@@ -14,7 +14,7 @@ from ..explore import floored, linear
 from ..memory import Rollout
 from ..nets.heads import Categorical, pick
 from ..nets.layers import Dense, Rng
-from ..nets.sees import ID, OBS, OTHERS_ACTION, STATE, Scene
+from ..nets.sees import ID, OBS, OTHERS_ACTION, STATE, Scene, as_input
 from ..nets.torsos import Parts
 from ..optim import follow
 from ..parallel import moments
@@ -107,8 +107,8 @@ class COMA(Policy):
         """Target Q of the actions taken; at instant T, whose actions are still to come, of actions drawn now."""
         dist, _, _ = self.policy(learner.params["actor"], end, memory.window.carry_end.hidden, clock)
         before, carry = self.critic(learner.target, scene, memory.carry)
-        last, _ = self.critic(learner.target, end._replace(action=dist.sample(key)), carry)
-        values = jnp.concatenate([pick(before, scene.action), expectation(dist, last)])
+        last, _ = self.critic(learner.target, end._replace(action=as_input(dist.sample(key), self.spec)), carry)
+        values = jnp.concatenate([pick(before, memory.window.action), expectation(dist, last)])
         return (learner.scale.up(values) if self.config.normalise_value else values), carry
 
     def study(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> Learner:
@@ -119,12 +119,12 @@ class COMA(Policy):
 
     def critic_alone(self, params: dict, learner: Learner, batch: Batch, clock: Clock) -> tuple[Array, Metrics]:
         q, _ = self.critic(params["critic"], batch.scene, batch.critic_carry[0])
-        return self.critic_loss(pick(q, batch.scene.action), learner, batch), {}
+        return self.critic_loss(pick(q, batch.record.raw), learner, batch), {}
 
     def losses(self, params: dict, learner: Learner, batch: Batch, clock: Clock) -> tuple[Array, Metrics]:
         dist, _, _ = self.policy(params["actor"], batch.scene, batch.actor_carry[0], clock)
         q, _ = self.critic(params["critic"], batch.scene, batch.critic_carry[0])
-        taken = pick(q, batch.scene.action)
+        taken = pick(q, batch.record.raw)
         critic = self.critic_loss(taken, learner, batch)
         advantage = jax.lax.stop_gradient(taken - expectation(dist, q))
         if self.config.normalise_advantage:

@@ -17,14 +17,14 @@ from jax import Array
 
 from ..memory import Rollout
 from ..nets.heads import policy_head
-from ..nets.layers import Dense, Rng, owners
-from ..nets.sees import ID, LAST_ACTION, OBS, STATE, Scene, See, as_input, look, width
-from ..nets.torsos import TORSOS, Parts, Style
+from ..nets.layers import Dense, Rng
+from ..nets.sees import ID, OBS, STATE, Scene, See, as_input, look
+from ..nets.torsos import Parts
 from ..optim import adam, annealed, descend
 from ..parallel import moments, shares, total
-from ..returns import advantages, pool
-from ..types import Clock, Decision, ShoalError, Spec, View, Window
-from .base import Algorithm, Metrics
+from ..returns import advantages, pool, stakes
+from ..types import Clock, Decision, Share, ShoalError, Spec, View, Window
+from .base import Carry, Metrics, Networked
 
 
 @dataclass(frozen=True)
@@ -141,13 +141,6 @@ class Scale(NamedTuple):
         return x * self.deviation + self.mean
 
 
-class Carry(NamedTuple):
-    """What an actor remembers."""
-
-    hidden: Array  # [B,N,H]
-    last: Array  # [B,N,A] its previous action; width 0 if not asked for
-
-
 class Record(NamedTuple):
     """What is kept of a decision."""
 
@@ -176,7 +169,7 @@ class Batch(NamedTuple):
     critic_carry: Array  # [1,B,N or 1,H]
 
 
-class Policy(Algorithm):
+class Policy(Networked):
     """The family. Members override `critic_sees`, `regress` and `losses`."""
 
     critic_sees: ClassVar[tuple[See, ...]] = (OBS, ID)
@@ -185,20 +178,15 @@ class Policy(Algorithm):
 
     def __init__(self, config: PolicyConfig, spec: Spec):
         super().__init__(config, spec)
-        self.config: Any = config
-        self.owner = owners(config.sharing, spec)
-        told_apart = config.agent_id and spec.n > 1 and len(set(self.owner)) < spec.n
-        own_value = told_apart and (config.reward == "own" or OBS in self.critic_sees)  # else one value serves the team
-        actor = (OBS, *((LAST_ACTION,) if config.last_action else ()), *((ID,) if told_apart else ()))
-        critic = tuple(see for see in self.critic_sees if see is not ID or own_value)
-        self.sees: dict[str, tuple[See, ...]] = {"actor": actor, "critic": critic}
+        own_value = self.told_apart and (config.reward == "own" or OBS in self.critic_sees)  # else one for the team
+        self.sees["critic"] = tuple(see for see in self.critic_sees if see is not ID or own_value)
         if config.share_torso and self.sees["critic"] != self.sees["actor"]:
             raise ShoalError(f"{self.name}'s critic sees other inputs than its actor: share_torso must be off")
         self.critic_rows = 1 if self.sees["critic"] == (STATE,) and max(self.owner) == 0 else spec.n
         self.tx = adam(config.max_grad_norm)
 
-    def check(self, games: int, window: int) -> None:
-        rows, what = (games, "games") if self.recurrent else (games * window, "rows (games x window)")
+    def check(self, share: Share) -> None:
+        rows, what = (share.games, "games") if self.recurrent else (share.games * share.window, "rows (games x window)")
         for option in self.minibatches:
             count = getattr(self.config, option)
             if count < 1 or rows % count:
@@ -207,7 +195,7 @@ class Policy(Algorithm):
                     f" change {option}, games or window"
                 )
 
-    def protocol(self) -> dict[str, Any]:
+    def protocol(self, share: Share) -> dict[str, Any]:
         return {
             "reward": self.config.reward,
             "updates_per_step": sum(getattr(self.config, name) for name in self.epochs),
@@ -223,12 +211,6 @@ class Policy(Algorithm):
         scale = Scale(jnp.zeros(()), jnp.ones(()), jnp.zeros(()))
         return Learner(params, self.init_target(params["critic"]), opt, scale)
 
-    def torso(self, rng: Rng, part: str, kind: str = "") -> Any:
-        """A torso for what `part` sees, of the config's kind unless told otherwise."""
-        c = self.config
-        ins, style = width(self.sees[part], self.spec), Style(c.activation, c.layer_norm)
-        return TORSOS[kind or c.torso](rng, self.owner, ins, c.hidden, c.layers, style)
-
     def init_critic(self, rng: Rng) -> Any:
         torso = Passed() if self.config.share_torso else self.torso(rng, "critic")
         return Critic(torso, Dense(rng, self.owner, self.config.hidden, 1, gain=1.0))
@@ -239,18 +221,13 @@ class Policy(Algorithm):
     # -- acting -------------------------------------------------------------------------------------------------
 
     def carry(self, learner: Learner, games: int) -> Carry:
-        last = self.spec.action.size if self.config.last_action else 0
-        hidden = learner.params["actor"].torso.carry(games, self.spec.n)
-        return Carry(hidden, jnp.zeros((games, self.spec.n, last)))
+        return self.opening(learner.params["actor"].torso, games)
 
     def act(self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool) -> Decision:
-        last = carry.last * ~view.first[:, None, None]
-        scene = jax.tree.map(lambda x: x[None], Scene(view, last))
-        dist, _, hidden = self.policy(learner.params["actor"], scene, carry.hidden, clock)
+        dist, _, hidden = self.policy(learner.params["actor"], self.scene(view, carry), carry.hidden, clock)
         raw = dist.mode() if greedy else dist.sample(key)
         log_prob, action = dist.log_prob(raw)[0], dist.action(raw)[0]
-        remembered = as_input(action, self.spec) if self.config.last_action else carry.last
-        return Decision(action, Carry(hidden, remembered), Record(raw[0], log_prob))
+        return Decision(action, self.carried(hidden, action, carry), Record(raw[0], log_prob))
 
     def policy(self, actor: Actor, scene: Scene, carry: Array, clock: Clock) -> tuple[Any, Array, Array]:
         """The acting policy at every instant of a scene, its torso's features, its carry after them."""
@@ -258,8 +235,8 @@ class Policy(Algorithm):
 
     # -- learning -----------------------------------------------------------------------------------------------
 
-    def memory(self, learner: Learner, games: int) -> Rollout:
-        return Rollout(learner.params["critic"].torso.carry(games, self.critic_rows))
+    def memory(self, learner: Learner, share: Share) -> Rollout:
+        return Rollout(learner.params["critic"].torso.carry(share.games, self.critic_rows))
 
     def remember(self, memory: Rollout, window: Window) -> Rollout:
         return memory._replace(window=window)
@@ -296,10 +273,6 @@ class Policy(Algorithm):
         learner, metrics = jax.lax.scan(partial(self._update, losses, parts, batch, clock), learner, rows)
         return learner, jax.tree.map(jnp.mean, metrics)
 
-    @property
-    def recurrent(self) -> bool:
-        return self.config.torso != "mlp"
-
     def prepare(self, learner: Learner, memory: Rollout, key: Array, clock: Clock) -> tuple[Learner, Batch, Array]:
         """Targets and advantages of the whole window, before any update."""
         window, c = memory.window, self.config
@@ -308,9 +281,7 @@ class Policy(Algorithm):
         values, carry = self.regress(learner, scene, end, memory, key, clock)
         adv = advantages(reward, discount, values, window.valid, c.gamma, c.lam)
         target, value, weight = adv + values[:-1], self.unit(learner, values[:-1]), window.weight
-        critic_weight = (
-            weight if c.reward == "own" else jnp.broadcast_to(window.valid, weight.shape).astype(weight.dtype)
-        )
+        critic_weight = stakes(window, c.reward)
         if c.normalise_value:
             learner = learner._replace(scale=learner.scale.update(target, shares(critic_weight)))
         if c.normalise_advantage:
@@ -321,14 +292,9 @@ class Policy(Algorithm):
 
     def _scenes(self, window: Window) -> tuple[Scene, Scene]:
         """Instants 0…T-1 with their actions, and instant T alone."""
-        last = window.carry.last[None]
-        if self.config.last_action:
-            last = jnp.concatenate([last, as_input(window.action, self.spec)])
-            last = last * ~window.view.first[..., None, None]
-        else:
-            last = jnp.broadcast_to(last, (len(window.view.first), *last.shape[1:]))
+        last = self.led(window.view, window.action, window.carry.last[None])
         whole = Scene(window.view, last)
-        scene = jax.tree.map(lambda x: x[:-1], whole)._replace(action=window.action)
+        scene = jax.tree.map(lambda x: x[:-1], whole)._replace(action=as_input(window.action, self.spec))
         return scene, jax.tree.map(lambda x: x[-1:], whole)
 
     def regress(

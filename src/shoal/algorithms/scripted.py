@@ -11,7 +11,7 @@ from jax import Array
 
 from ..nets.heads import uniform
 from ..nets.layers import Rng
-from ..types import Clock, Decision, Discrete, View, Window
+from ..types import Clock, Decision, Discrete, Share, View, Window
 from .base import Algorithm, Metrics
 
 
@@ -41,7 +41,7 @@ class Random(Algorithm):
             action = jax.random.uniform(key, shape, minval=jnp.asarray(space.low), maxval=jnp.asarray(space.high))
         return Decision(action, (), ())
 
-    def memory(self, learner: Any, games: int) -> tuple:
+    def memory(self, learner: Any, share: Share) -> tuple:
         return ()
 
     def remember(self, memory: Any, window: Window) -> tuple:

@@ -23,6 +23,7 @@ GAMES: dict[str, type[Game]] = {
         mpe.SimpleWorldComm,
         matrix.Climbing,
         matrix.Penalty,
+        matrix.Nonmonotonic,
         matrix.MatchingPennies,
         identity.Identity,
         identity.ContinuousIdentity,

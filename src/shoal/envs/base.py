@@ -8,6 +8,7 @@ its world.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple, Protocol
 
@@ -89,6 +90,19 @@ class Game:
             else:
                 parts += [obs[team][:, i, :size] for i, size in enumerate(spec.obs_sizes)]
         return jnp.concatenate(parts, axis=1)
+
+    def line_up(self, teams: dict[str, Spec]) -> dict[str, Spec]:
+        """The teams, each told what follows from all of them together."""
+        widths = {team: spec.n * spec.action.size for team, spec in teams.items()}
+        alone = len(teams) == 1 and type(self).state is Game.state
+        return {
+            team: replace(
+                spec,
+                rivals=sum(widths.values()) - widths[team],
+                joined=alone and spec.state == spec.n * spec.obs,
+            )
+            for team, spec in teams.items()
+        }
 
     def reset(self, key: Array, games: int) -> tuple[GameState, dict[str, View]]:
         world = self.start(key, games)

@@ -32,7 +32,7 @@ class Tiny(Game):
         return self.length
 
     def _team(self, obs: int, action: Space) -> dict[str, Spec]:
-        return {"agent": Spec(tuple(f"agent_{i}" for i in range(self.n)), obs, self.n * obs, action)}
+        return self.line_up({"agent": Spec(tuple(f"agent_{i}" for i in range(self.n)), obs, self.n * obs, action)})
 
 
 class Quiz(NamedTuple):

@@ -46,7 +46,7 @@ class MatrixGame(Game):
             own = tuple(next(sizes) for _ in range(n))
             names = tuple(f"{team}_{i}" for i in range(n))
             teams[team] = Spec(names, obs=1, state=count, action=Discrete(max(own)), action_sizes=own)
-        return teams
+        return self.line_up(teams)
 
     def start(self, key: Array, games: int) -> Array:
         return jnp.zeros((sum(self.sides.values()), games))
@@ -92,6 +92,19 @@ class Penalty(MatrixGame):
 
     def payoff(self) -> np.ndarray:
         return np.array([[self.k, 0, 10], [0, 2, 0], [10, 0, self.k]])
+
+
+@dataclass(frozen=True)
+class Nonmonotonic(MatrixGame):
+    """Son et al. (2019): no sum or monotone mix of utilities has its best joint action as each agent's own best."""
+
+    repetitions: int = 1
+    """rounds per episode; 1 makes it a one-step game"""
+
+    name = "matrix/nonmonotonic"
+
+    def payoff(self) -> np.ndarray:
+        return np.array([[8, -12, -12], [-12, 0, 0], [-12, 0, 0]])
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..types import Box, Discrete, Spec
+from ..types import Box, Discrete, Space, Spec
 from .layers import Dense, Rng
 
 ILLEGAL = -1e9  # a finite logit, so that a row without any legal action stays finite
@@ -79,6 +79,46 @@ class Gaussian(NamedTuple):
         return jnp.log(half) + jnp.where(self.squash, tanh, 0.0)
 
 
+class Point(NamedTuple):
+    """A deterministic policy of real vectors, in units of the bounds."""
+
+    raw: Array  # […,N,A] before it is squashed into [-1,1]
+    legal: Array  # […,N,A] bool dimensions that this agent has; the others stay 0
+
+    def mode(self) -> Array:
+        return jnp.tanh(self.raw) * self.legal
+
+    def explore(self, key: Array, noise: Array | float) -> Array:
+        """Itself with Gaussian noise, within the bounds."""
+        return jnp.clip(self.mode() + noise * jax.random.normal(key, self.raw.shape), -1.0, 1.0) * self.legal
+
+    def relaxed(self, key: Array, temperature: float) -> Array:
+        """Differentiable as it is."""
+        return self.mode()
+
+
+class Relaxed(NamedTuple):
+    """A choice among actions that gradients pass through (Gumbel-softmax; Jang et al. 2017, Maddison et al. 2017)."""
+
+    raw: Array  # […,N,A] logits as the net gave them
+    legal: Array  # […,N,A]
+    log_probs: Array  # […,N,A] normalised over the legal actions
+
+    def mode(self) -> Array:
+        return jax.nn.one_hot(jnp.argmax(self.log_probs, -1), self.log_probs.shape[-1])
+
+    def explore(self, key: Array, noise: Array | float) -> Array:
+        """A draw: the largest of the Gumbel-perturbed logits, which is one from the softmax."""
+        return jax.nn.one_hot(Categorical(self.log_probs).sample(key), self.log_probs.shape[-1])
+
+    def relaxed(self, key: Array, temperature: float) -> Array:
+        """One-hot forwards, softmax of the perturbed logits backwards (straight-through)."""
+        perturbed = self.log_probs + jax.random.gumbel(key, self.log_probs.shape)
+        soft = jax.nn.softmax(perturbed / temperature)
+        hard = jax.nn.one_hot(jnp.argmax(perturbed, -1), soft.shape[-1])
+        return hard + soft - jax.lax.stop_gradient(soft)
+
+
 def masked(logits: Array, legal: Array) -> Categorical:
     """Over the legal actions only; over all of them where none is legal."""
     legal = legal | ~legal.any(-1, keepdims=True)
@@ -117,11 +157,47 @@ class GaussianHead(eqx.Module):
         return Gaussian(self.mean(features), log_std, legal, low, high, self.squash)
 
 
+class PointHead(eqx.Module):
+    out: Dense
+    space: Space = eqx.field(static=True)
+
+    def __init__(self, rng: Rng, owner: tuple[int, ...], hidden: int, space: Space):
+        self.out = Dense(rng, owner, hidden, space.size, gain=0.01)
+        self.space = space
+
+    def __call__(self, features: Array, legal: Array) -> Point | Relaxed:
+        out = self.out(features)
+        if isinstance(self.space, Box):
+            return Point(out, legal)
+        return Relaxed(out, legal, masked(out, legal).log_probs)
+
+
+class SquashedHead(eqx.Module):
+    """A tanh Gaussian in units of the bounds whose deviation the features decide."""
+
+    mean: Dense
+    log_std: Dense
+
+    def __init__(self, rng: Rng, owner: tuple[int, ...], hidden: int, space: Box):
+        self.mean = Dense(rng, owner, hidden, space.size, gain=0.01)
+        self.log_std = Dense(rng, owner, hidden, space.size, gain=0.01)
+
+    def __call__(self, features: Array, legal: Array) -> Gaussian:
+        log_std = jnp.clip(self.log_std(features), -5.0, 2.0)
+        one = jnp.ones(legal.shape[-1])
+        return Gaussian(self.mean(features), log_std, legal, -one, one, True)
+
+
 def policy_head(rng: Rng, owner: tuple[int, ...], hidden: int, spec: Spec, squash: bool):
     """The head for a team's action space."""
     if isinstance(spec.action, Box):
         return GaussianHead(rng, owner, hidden, spec.action, squash)
     return CategoricalHead(rng, owner, hidden, spec.action)
+
+
+def best(values: Array, legal: Array) -> Array:
+    """The number of each agent's best legal action, `[…,N]`."""
+    return jnp.argmax(jnp.where(legal, values, -jnp.inf), -1)
 
 
 def pick(values: Array, action: Array) -> Array:

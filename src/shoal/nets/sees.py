@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..types import Discrete, Spec, View
+from ..types import Box, Discrete, Spec, View
 
 
 class Scene(NamedTuple):
@@ -17,7 +17,8 @@ class Scene(NamedTuple):
 
     view: View  # every field [T,B,…]
     last: Array  # [T,B,N,A] the action before each instant, zeros where an episode opens; width 0 if not asked for
-    action: Any = None  # [T,B,N] or [T,B,N,A] the action at each instant, where it is known
+    action: Any = None  # [T,B,N,A] the action at each instant, as nets read it, where it is known
+    rivals: Any = None  # [T,B,M] the other teams' actions at each instant, where they are known
 
 
 class See(NamedTuple):
@@ -26,13 +27,34 @@ class See(NamedTuple):
 
 
 def as_input(action: Array, spec: Spec) -> Array:
-    """An action as nets read it: one-hot, or the real vector itself."""
-    return jax.nn.one_hot(action, spec.action.n) if isinstance(spec.action, Discrete) else action
+    """An action `[…,N,A]` as nets read it: one-hot, or with its bounds moved to -1 and 1."""
+    if isinstance(spec.action, Discrete):
+        return jax.nn.one_hot(action, spec.action.n)
+    middle, half = _bounds(spec.action)
+    return (action - middle) / half
+
+
+def as_action(unit: Array, spec: Spec) -> Array:
+    """The action as the game takes it."""
+    if isinstance(spec.action, Discrete):
+        return jnp.argmax(unit, -1)
+    middle, half = _bounds(spec.action)
+    return middle + half * unit
+
+
+def _bounds(space: Box) -> tuple[Array, Array]:
+    low, high = jnp.asarray(space.low), jnp.asarray(space.high)
+    return (high + low) / 2, (high - low) / 2
+
+
+def _joint(scene: Scene, spec: Spec) -> Array:
+    """All agents' actions side by side; where they differ by who looks (`[T,B,N,N,A]`), a row for each."""
+    rows = scene.action if scene.action.ndim == 5 else scene.action[..., None, :, :]
+    return rows.reshape(*rows.shape[:-2], -1)
 
 
 def _others(scene: Scene, spec: Spec) -> Array:
-    joint = as_input(scene.action, spec)[..., None, :, :]
-    others = joint * (1 - jnp.eye(spec.n))[:, :, None]
+    others = scene.action[..., None, :, :] * (1 - jnp.eye(spec.n))[:, :, None]
     return others.reshape(*others.shape[:-2], -1)
 
 
@@ -40,7 +62,10 @@ OBS = See(lambda spec: spec.obs, lambda scene, spec: scene.view.obs)
 STATE = See(lambda spec: spec.state, lambda scene, spec: scene.view.state[..., None, :])
 ID = See(lambda spec: spec.n, lambda scene, spec: jnp.eye(spec.n)[None, None])
 LAST_ACTION = See(lambda spec: spec.action.size, lambda scene, spec: scene.last)
+ACTION = See(lambda spec: spec.action.size, lambda scene, spec: scene.action)
 OTHERS_ACTION = See(lambda spec: spec.n * spec.action.size, _others)
+JOINT_ACTION = See(lambda spec: spec.n * spec.action.size, _joint)
+RIVALS_ACTION = See(lambda spec: spec.rivals, lambda scene, spec: scene.rivals[..., None, :])
 
 
 def width(sees: tuple[See, ...], spec: Spec) -> int:

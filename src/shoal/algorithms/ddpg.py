@@ -1,0 +1,128 @@
+"""Deep deterministic policy gradient (DDPG; Lillicrap et al. 2016); discrete actions by Gumbel-softmax."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..explore import linear
+from ..nets.heads import Point, PointHead, uniform
+from ..nets.layers import Rng
+from ..nets.sees import Scene
+from ..types import Box, Clock, ShoalError
+from .base import Metrics
+from .pathwise import Pathwise, PathwiseConfig
+from .replayed import Batch, Learner
+
+
+@dataclass(frozen=True)
+class DDPGConfig(PathwiseConfig):
+    """DDPG's own settings beside the family's."""
+
+    noise: float = 0.3
+    """Continuous actions: deviation of the exploring noise at the start, in units of half the range."""
+    noise_end: float = 0.05
+    """The same at the end of its schedule."""
+    noise_steps: float = 500_000
+    """Environment steps over which it falls."""
+    epsilon: float = 0.0
+    """Probability of any legal action instead, all along: noise for discrete actions beside Gumbel's."""
+    temperature: float = 1.0
+    """Discrete actions: of the Gumbel-softmax the actor learns through."""
+    penalty: float = 1e-3
+    """Weight of the squared logits (discrete) or of what tanh squashes (continuous): keeps policies from saturating."""
+    twin: bool = False
+    """Two critics, of which the lower makes the target (TD3)."""
+    delay: int = 1
+    """Steps of the critic for each of the actor's (TD3)."""
+    smoothing: float = 0.0
+    """Continuous actions: deviation of the noise on the target's actions, clipped at 2.5 times that (TD3)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field in ("noise_steps", "temperature", "delay"):
+            if getattr(self, field) <= 0:
+                raise ShoalError(f"{field} must be greater than 0, not {getattr(self, field)}")
+        for field in ("noise", "noise_end", "penalty", "smoothing"):
+            if getattr(self, field) < 0:
+                raise ShoalError(f"{field} must not be negative, not {getattr(self, field)}")
+        if not 0 <= self.epsilon <= 1:
+            raise ShoalError(f"epsilon must lie between 0 and 1, not {self.epsilon}")
+
+
+class DDPG(Pathwise):
+    """A deterministic actor climbs Q; noise explores."""
+
+    name = "ddpg"
+    Config = DDPGConfig
+
+    @property
+    def twins(self) -> int:
+        return 1 + self.config.twin
+
+    def head(self, rng: Rng) -> PointHead:
+        return PointHead(rng, self.owner, self.config.hidden, self.spec.action)
+
+    def greedy(self, policy: Any) -> Array:
+        return policy.mode()
+
+    def explore(self, policy: Any, key: Array, legal: Array, clock: Clock) -> Array:
+        """Before learning begins, and with probability ε after, anything; else the policy with its noise."""
+        c = self.config
+        key_noise, key_any, key_whether = jax.random.split(key, 3)
+        tried = policy.explore(key_noise, linear(c.noise, c.noise_end, c.noise_steps, clock.steps))
+        chance = jnp.where(clock.steps < c.warmup, 1.0, c.epsilon)
+        if isinstance(self.spec.action, Box):
+            anything = jax.random.uniform(key_any, tried.shape, minval=-1.0) * legal
+        else:
+            anything = jax.nn.one_hot(uniform(legal).sample(key_any), self.spec.action.size)
+        return jnp.where(jax.random.uniform(key_whether, (*tried.shape[:-1], 1)) < chance, anything, tried)
+
+    def ahead(self, learner: Learner, scene: Scene, rivals: Array | None, key: Array) -> Array:
+        """Of the target policies' best actions, smoothed if asked to."""
+        actor = learner.target["actor"]
+        policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))
+        action = policy.mode()
+        if isinstance(policy, Point) and self.config.smoothing:
+            sway = self.config.smoothing * jnp.clip(jax.random.normal(key, action.shape), -2.5, 2.5)
+            action = jnp.clip(action + sway, -1.0, 1.0) * scene.view.legal
+        scene = scene._replace(action=self.acted(action, scene.view), rivals=rivals)
+        return jnp.stack(self.q(learner.target["critic"], scene)).min(0)[..., 0]
+
+    def climb(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics]:
+        """Every `delay` steps."""
+        if self.config.delay == 1:
+            return super().climb(learner, batch, key, clock)
+        turn = (learner.updates + 1) % self.config.delay == 0
+        climb = super().climb
+        learner, metrics = jax.lax.cond(turn, climb, partial(_stay, climb), learner, batch, key, clock)
+        # Zero at the steps between: the mean over all steps is then that over the actor's own.
+        return learner, {name: value * self.config.delay for name, value in metrics.items()}
+
+    def actor_loss(
+        self, params: dict, learner: Learner, batch: Batch, key: Array
+    ) -> tuple[Array, tuple[Metrics, Array]]:
+        """−Q of one's own action, the others' as they were."""
+        scene, actor, weight = self.now(batch, batch.window.rivals), params["actor"], batch.actor_weight
+        policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))
+        own = policy.relaxed(key, self.config.temperature)
+        q = self.q(learner.params["critic"][:1], self.instead(scene, own))[0][..., 0]
+        loss = -(q * weight).sum()
+        penalty = (self.saturation(policy) * weight).sum()
+        return loss + self.config.penalty * penalty, ({"actor_loss": loss, "saturation": penalty}, jnp.zeros(()))
+
+    def saturation(self, policy: Any) -> Array:
+        """`[T,B,N]` mean square of the logits, over legal actions only, or of what is squashed."""
+        out, used = policy.raw, policy.legal
+        return (out**2 * used).sum(-1) / jnp.maximum(used.sum(-1), 1)
+
+
+def _stay(climb: Any, learner: Learner, *rest: Any) -> tuple[Learner, Metrics]:
+    """Not the actor's turn."""
+    _, metrics = jax.eval_shape(climb, learner, *rest)
+    return learner, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), metrics)

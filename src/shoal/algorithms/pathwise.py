@@ -1,0 +1,212 @@
+"""The pathwise family: an actor climbs the gradient of a critic with respect to the agent's own action.
+
+A member says what its policies are, what the critic expects of the next instant and what the actor descends; its
+central form differs in what the critic sees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..nets.layers import Dense, Rng, owners
+from ..nets.sees import ACTION, ID, JOINT_ACTION, OBS, RIVALS_ACTION, STATE, Scene, as_action, as_input, look, width
+from ..nets.torsos import TORSOS, Mlp, Parts, Style
+from ..types import Clock, Decision, ShoalError, Spec, View
+from .base import Carry, Metrics
+from .replayed import Batch, Learner, ReplayConfig, Replayed, gradients, surprise
+
+
+@dataclass(frozen=True)
+class PathwiseConfig(ReplayConfig):
+    """Settings every member of the family has."""
+
+    critic_lr: float = 0.0
+    """Learning rate of the critic; 0 takes the actor's."""
+    critic_sharing: str = ""
+    """Parameters of the critics: shared, own or a partition; empty takes the actors'."""
+    rivals: bool = False
+    """Central critics: show them the other teams' actions too."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.critic_lr < 0:
+            raise ShoalError(f"critic_lr must not be negative, not {self.critic_lr}")
+
+
+class Actor(eqx.Module):
+    torso: Any
+    head: Any
+
+    def __call__(self, parts: Parts, carry: Array, first: Array, legal: Array) -> tuple[Any, Array]:
+        features, carry = self.torso(parts, carry, first)
+        return self.head(features, legal), carry
+
+
+class Critic(eqx.Module):
+    """Q of what is seen and done; what is remembered is remembered before the action comes in."""
+
+    memory: Any  # Gru or None
+    torso: Mlp
+    out: Dense
+
+    def __call__(self, seen: Parts, actions: Parts, first: Array) -> Array:
+        if self.memory is not None:
+            rows = max(part.shape[-2] for part in seen)
+            features, _ = self.memory(seen, self.memory.carry(first.shape[1], rows), first)
+            seen = (features,)
+        features, _ = self.torso((*seen, *actions), jnp.zeros(()), first)
+        return self.out(features)
+
+
+class Pathwise(Replayed):
+    """The family. Members give `head`, `ahead` and `actor_loss`."""
+
+    central: ClassVar[bool] = False  # critics see the state and every agent's action
+
+    def __init__(self, config: Any, spec: Spec):
+        super().__init__(config, spec)
+        if config.rivals and not self.central:
+            raise ShoalError(f"{self.name}'s critics are each agent's own: rivals must be off, or take ma{self.name}")
+        self.critic_owner = owners(config.critic_sharing or config.sharing, spec)
+        pooled, alike = config.reward != "own", len(set(self.critic_owner)) == 1
+        self.team_critic = self.central and pooled and alike and self.outs == 1  # one value serves all agents
+        told_apart = spec.n > 1 and len(set(self.critic_owner)) < spec.n and (self.central or config.agent_id)
+        name = (ID,) if told_apart and not self.team_critic else ()
+        self.sees["critic"] = (STATE if self.central else OBS, *name)
+        self.sees["action"] = (*self.acted_sees, *((RIVALS_ACTION,) if config.rivals else ()))
+
+    @property
+    def acted_sees(self) -> tuple:
+        """What the critic sees of the team's actions."""
+        return (JOINT_ACTION if self.central else ACTION,)
+
+    @property
+    def outs(self) -> int:
+        """Numbers a critic answers with: one Q, or one for each of the agent's own actions."""
+        return 1
+
+    # -- nets ---------------------------------------------------------------------------------------------------
+
+    def nets(self, rng: Rng) -> dict[str, Any]:
+        actor = Actor(self.torso(rng, "actor"), self.head(rng))
+        return {"actor": actor, "critic": tuple(self.critic(rng) for _ in range(self.twins))}
+
+    @property
+    def twins(self) -> int:
+        """Critics beside each other, of which the lowest is believed."""
+        return 1
+
+    def head(self, rng: Rng) -> Any:
+        """Features -> policy."""
+        raise NotImplementedError
+
+    def critic(self, rng: Rng) -> Critic:
+        """A central critic sees the state and need not remember."""
+        c, style = self.config, Style(self.config.activation, self.config.layer_norm)
+        seen, acted = (width(self.sees[part], self.spec) for part in ("critic", "action"))
+        memory = None
+        if self.recurrent and not self.central:
+            memory, seen = TORSOS[c.torso](rng, self.critic_owner, seen, c.hidden, c.layers, style), c.hidden
+        torso = Mlp(rng, self.critic_owner, seen + acted, c.hidden, c.layers, style)
+        return Critic(memory, torso, Dense(rng, self.critic_owner, c.hidden, self.outs, gain=1.0))
+
+    def rate(self, part: str) -> float:
+        return self.config.critic_lr or self.config.lr if part == "critic" else self.config.lr
+
+    # -- acting -------------------------------------------------------------------------------------------------
+
+    def carry(self, learner: Learner, games: int) -> Carry:
+        return self.opening(learner.params["actor"].torso, games)
+
+    def act(self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool) -> Decision:
+        policy, hidden = self.policy(learner.params["actor"], self.scene(view, carry), carry.hidden)
+        unit = (self.greedy(policy) if greedy else self.explore(policy, key, view.legal, clock))[0]
+        action = as_action(unit, self.spec)
+        return Decision(action, self.carried(hidden, action, carry), ())
+
+    def policy(self, actor: Actor, scene: Scene, carry: Array) -> tuple[Any, Array]:
+        """The policy at every instant of a scene, and the carry after them."""
+        return actor(look(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal)
+
+    def greedy(self, policy: Any) -> Array:
+        """`[T,B,N,A]` what it thinks best, as nets read it."""
+        raise NotImplementedError
+
+    def explore(self, policy: Any, key: Array, legal: Array, clock: Clock) -> Array:
+        """`[T,B,N,A]` what it tries while training."""
+        raise NotImplementedError
+
+    # -- learning -----------------------------------------------------------------------------------------------
+
+    def improve(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics, Array]:
+        """The critic's step, then the actor's against the new critic, then the targets'."""
+        key_critic, key_actor = jax.random.split(key)
+        parts = {"critic": learner.params["critic"]}
+        grads, metrics, wrong = gradients(self.critic_loss, parts, learner, batch, key_critic)
+        learner, norms = self.descended(learner, ("critic",), grads, clock)
+        learner, more = self.climb(learner, batch, key_actor, clock)
+        return self.followed(learner), metrics | norms | more, wrong
+
+    def climb(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics]:
+        """The actor's step, with every other part but the critic."""
+        parts = {part: net for part, net in learner.params.items() if part != "critic"}
+        grads, metrics, _ = gradients(self.actor_loss, parts, learner, batch, key)
+        learner, norms = self.descended(learner, tuple(parts), grads, clock)
+        return learner, metrics | norms
+
+    def critic_loss(
+        self, params: dict, learner: Learner, batch: Batch, key: Array
+    ) -> tuple[Array, tuple[Metrics, Array]]:
+        """Squared errors of every critic, each device's share."""
+        rivals = jnp.concatenate([batch.window.rivals, batch.rivals_after[None]]) if self.sees_rivals else None
+        target = jax.lax.stop_gradient(self.targets(batch, self.ahead(learner, batch.scene, rivals, key)))
+        qs = [self.chosen(q, batch) for q in self.q(params["critic"], self.now(batch, batch.window.rivals))]
+        weight = batch.weight.sum(-1, keepdims=True) if self.team_critic else batch.weight
+        loss = sum((0.5 * (q - target) ** 2 * weight * batch.importance[:, None]).sum() for q in qs)
+        metrics = {"critic_loss": loss, "q": (qs[0] * weight).sum()}
+        return jnp.asarray(loss), (metrics, surprise(qs[0] - target, weight))
+
+    def ahead(self, learner: Learner, scene: Scene, rivals: Array | None, key: Array) -> Array:
+        """`[T+1,B,N or 1]` what the target critics expect of every instant, each agent acting on its policy."""
+        raise NotImplementedError
+
+    def actor_loss(
+        self, params: dict, learner: Learner, batch: Batch, key: Array
+    ) -> tuple[Array, tuple[Metrics, Array]]:
+        """What the actor descends."""
+        raise NotImplementedError
+
+    def chosen(self, q: Array, batch: Batch) -> Array:
+        """`[T,B,N or 1]` Q of the actions taken."""
+        return q[..., 0]
+
+    def now(self, batch: Batch, rivals: Array) -> Scene:
+        """Instants 0…T-1 with what was done there; an agent that is not there does nothing."""
+        scene = jax.tree.map(lambda x: x[:-1], batch.scene)
+        return scene._replace(action=self.acted(as_input(batch.window.action, self.spec), scene.view), rivals=rivals)
+
+    def acted(self, action: Array, view: View) -> Array:
+        return action * view.alive[..., None]
+
+    def q(self, critics: tuple[Critic, ...], scene: Scene) -> list[Array]:
+        """`[T,B,N or 1,outs]` of each critic."""
+        seen, actions = (look(self.sees[part], scene, self.spec) for part in ("critic", "action"))
+        return [critic(seen, actions, scene.view.first) for critic in critics]
+
+    def instead(self, scene: Scene, own: Array) -> Scene:
+        """A scene in which each agent, in its own eyes, does `own [T,B,N,A]` while the others do as they did."""
+        own = self.acted(own, scene.view)
+        if not self.central:
+            return scene._replace(action=own)
+        mine = jnp.eye(self.spec.n)[:, :, None]
+        return scene._replace(action=scene.action[..., None, :, :] * (1 - mine) + own[..., None, :] * mine)
+
+    def start(self, torso: Any, scene: Scene) -> Array:
+        """The carry at a drawn window's first instant."""
+        return torso.carry(scene.view.first.shape[1], self.spec.n)

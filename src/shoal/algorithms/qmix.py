@@ -1,0 +1,48 @@
+"""Monotonic value function factorisation (QMIX; Rashid et al. 2018)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from jax import Array
+
+from ..nets.layers import Rng
+from ..nets.mixers import Monotone
+from ..nets.sees import STATE
+from ..types import ShoalError, Spec, View
+from .value import MixConfig, Value, taken
+
+
+@dataclass(frozen=True)
+class QMIXConfig(MixConfig):
+    """QMIX's own settings beside the family's."""
+
+    embedding: int = 32
+    """Units of the mixing net."""
+    hyper: int = 64
+    """Hidden units of the nets that make its weights from the state."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.embedding < 1 or self.hyper < 1:
+            raise ShoalError("embedding and hyper must be at least 1")
+
+
+class QMIX(Value):
+    """VDN whose mixer is a net that rises with every utility and is fed by the state (eq. 4-6)."""
+
+    name = "qmix"
+    Config = QMIXConfig
+    mixes = True
+
+    def __init__(self, config: Any, spec: Spec):
+        super().__init__(config, spec)
+        self.sees["mixer"] = (STATE,)
+
+    def mixer(self, rng: Rng) -> dict[str, Any]:
+        c = self.config
+        return {"mixer": Monotone(rng, self.spec.n, self.spec.state, c.embedding, c.hyper)}
+
+    def joint(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
+        return params["mixer"](taken(utilities, action, view), view.state)

@@ -1,0 +1,47 @@
+"""Duplex dueling multi-agent Q-learning (QPLEX; Wang et al. 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from jax import Array
+
+from ..nets.heads import best
+from ..nets.layers import Rng
+from ..nets.mixers import Duplex
+from ..nets.sees import as_input
+from ..types import ShoalError, View
+from .qmix import QMIX
+from .value import MixConfig, taken
+
+
+@dataclass(frozen=True)
+class QPLEXConfig(MixConfig):
+    """QPLEX's own settings beside the family's."""
+
+    heads: int = 4
+    """Attention heads that weigh the advantages."""
+    hyper: int = 64
+    """Hidden units of the nets that make its weights from the state."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.heads < 1 or self.hyper < 1:
+            raise ShoalError("heads and hyper must be at least 1")
+
+
+class QPLEX(QMIX):
+    """QMIX whose mixer is dueling: any joint values whose best action is each agent's own best (eq. 6-10)."""
+
+    name = "qplex"
+    Config = QPLEXConfig
+
+    def mixer(self, rng: Rng) -> dict[str, Any]:
+        c, spec = self.config, self.spec
+        return {"mixer": Duplex(rng, spec.n, spec.state, spec.action.size, c.heads, c.hyper)}
+
+    def joint(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
+        q, top = (taken(utilities, a, view) for a in (action, best(utilities, view.legal)))
+        joint = as_input(action, self.spec) * view.alive[..., None]
+        return params["mixer"](q, top, view.state, joint.reshape(*view.first.shape, -1))

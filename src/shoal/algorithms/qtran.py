@@ -1,0 +1,76 @@
+"""Learning to factorise with transformation (QTRAN-base; Son et al. 2019)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..nets.heads import best
+from ..nets.layers import Rng
+from ..nets.mixers import Hyper
+from ..nets.sees import STATE, as_input
+from ..types import ShoalError, Spec, View
+from .base import Metrics
+from .replayed import Batch, Learner
+from .value import MixConfig, Value, taken
+
+
+@dataclass(frozen=True)
+class QTRANConfig(MixConfig):
+    """QTRAN's own settings beside the family's."""
+
+    hyper: int = 64
+    """Units of the joint nets."""
+    opt: float = 1.0
+    """Weight of: the sum of utilities equals the joint value at the agents' own best actions."""
+    nopt: float = 1.0
+    """Weight of: it is never below it elsewhere."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hyper < 1 or self.opt < 0 or self.nopt < 0:
+            raise ShoalError("hyper must be at least 1, opt and nopt not negative")
+
+
+class QTRAN(Value):
+    """A free joint value, and a sum of utilities that is held to agree with it on what is best (eq. 4-7)."""
+
+    name = "qtran"
+    Config = QTRANConfig
+    mixes = True
+
+    def __init__(self, config: Any, spec: Spec):
+        super().__init__(config, spec)
+        self.sees["mixer"] = (STATE,)
+
+    def mixer(self, rng: Rng) -> dict[str, Any]:
+        size, state, hyper = self.spec.n * self.spec.action.size, self.spec.state, self.config.hyper
+        return {"joint": Hyper(rng, state + size, 1, hyper, hyper), "value": Hyper(rng, state, 1, hyper, hyper)}
+
+    def joint(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
+        """Q of the joint action itself, not of utilities."""
+        actions = as_input(action, self.spec) * view.alive[..., None]
+        return params["joint"](view.state, actions.reshape(*view.first.shape, -1))
+
+    def losses(self, params: dict, learner: Learner, batch: Batch) -> tuple[Array, tuple[Metrics, Array]]:
+        online, follower, ahead = self.unrolled(params, learner, batch)
+        view, action = batch.window.view, batch.window.action
+        now = jax.tree.map(lambda x: x[:-1], view)
+        target = self.targets(batch, self.joint(learner.target, follower, ahead, view))
+        q = self.joint(params, online, action, now)
+        loss, (metrics, wrong) = self.regression(q, target, batch)
+        top = best(online[:-1], now.legal)
+        fixed = jax.lax.stop_gradient
+        value = params["value"](now.state)
+        gaps = [  # sum of utilities + V - Q, at the agents' own best actions and at those taken (eq. 4)
+            taken(online[:-1], a, now).sum(-1, keepdims=True) + value - fixed(self.joint(params, online, a, now))
+            for a in (top, action)
+        ]
+        weight = self.weight(batch) * batch.importance[:, None]
+        opt, nopt = (gaps[0] ** 2 * weight).sum(), (jnp.minimum(gaps[1], 0.0) ** 2 * weight).sum()
+        metrics |= {"opt_loss": opt, "nopt_loss": nopt}
+        return loss + self.config.opt * opt + self.config.nopt * nopt, (metrics, wrong)

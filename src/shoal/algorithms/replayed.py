@@ -1,0 +1,272 @@
+"""What the off-policy families share: a replay, batches of windows from it, gradient steps, nets that follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..memory import Drawn, Replay, empty
+from ..nets.layers import Rng
+from ..nets.sees import RIVALS_ACTION, STATE, Scene, as_input
+from ..optim import adam, annealed, descend, follow
+from ..parallel import AXIS, shares, total
+from ..returns import advantages, n_step, pool, stakes
+from ..types import Clock, Share, ShoalError, Spec, Window
+from .base import Metrics, Networked
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    """Settings every algorithm with a replay has."""
+
+    lr: float = 5e-4
+    """Learning rate of Adam."""
+    anneal: bool = True
+    """Let the learning rates fall linearly to 0 over the run."""
+    max_grad_norm: float = 10.0
+    """Norm to which each part's gradient is clipped."""
+    gamma: float = 0.99
+    """Discount of future rewards."""
+    n_step: int = 1
+    """Rewards summed before the target's value."""
+    lam: float = 0.0
+    """λ of TD(λ) targets over the windows drawn, in place of n_step; 0 is off."""
+    reward: Literal["own", "mean", "sum"] = "own"
+    """What each agent learns from: its own reward, or the team's pooled by mean or sum."""
+    capacity: int = 500_000
+    """Environment steps the replay holds, over all devices."""
+    warmup: int = 10_000
+    """Environment steps to play before learning begins."""
+    batch: int = 64
+    """Windows per gradient step, over all devices."""
+    length: int = 8
+    """Transitions of each such window."""
+    burn_in: int = 0
+    """Recurrent nets: transitions at a window's start that only warm the memory up, unless an episode opens there."""
+    updates: int = 1
+    """Gradient steps each time a window of every game has been played."""
+    tau: float = 0.01
+    """How far target networks move towards the online ones; 1 copies them."""
+    target_every: int = 1
+    """Gradient steps between two such moves."""
+    priority: float = 0.0
+    """Exponent of prioritised replay; 0 draws uniformly."""
+    importance: float = 0.4
+    """Exponent of its importance weights at the start; it rises to 1 over the run."""
+    torso: Literal["mlp", "gru"] = "mlp"
+    """Feed-forward, or recurrent: the last hidden layer is then a GRU."""
+    hidden: int = 64
+    """Units per layer."""
+    layers: int = 2
+    """Hidden layers."""
+    activation: Literal["tanh", "relu"] = "relu"
+    """Of the hidden layers."""
+    layer_norm: bool = False
+    """Standardise the features after each hidden layer."""
+    sharing: str = "shared"
+    """Parameters: shared by all agents, own for each, or a partition such as 0,0,1."""
+    agent_id: bool = True
+    """Tell agents that share parameters apart by a one-hot number."""
+    last_action: bool = False
+    """Show the agents their previous action."""
+
+    def __post_init__(self) -> None:
+        positive = ("lr", "max_grad_norm", "n_step", "capacity", "batch", "length", "updates", "target_every")
+        for field in (*positive, "hidden", "layers"):
+            if getattr(self, field) <= 0:
+                raise ShoalError(f"{field} must be greater than 0, not {getattr(self, field)}")
+        for field in ("gamma", "lam", "tau", "priority", "importance"):
+            if not 0 <= getattr(self, field) <= 1:
+                raise ShoalError(f"{field} must lie between 0 and 1, not {getattr(self, field)}")
+        if self.warmup < 0 or not 0 <= self.burn_in < self.length:
+            raise ShoalError("warmup must not be negative, and burn_in must be smaller than length")
+        if self.n_step > self.length - self.burn_in:
+            raise ShoalError(f"{self.n_step} steps do not fit a window of {self.length}: raise length or lower n_step")
+        if self.n_step > 1 and self.lam:
+            raise ShoalError("targets are of n_step rewards or of lam, not both: set n_step to 1 or lam to 0")
+
+
+class Learner(NamedTuple):
+    params: dict[str, Any]
+    target: dict[str, Any]  # the parts that have a copy which follows
+    opt: dict[str, Any]
+    updates: Array  # [] int32 gradient steps so far
+
+
+class Batch(NamedTuple):
+    """Windows to learn from."""
+
+    window: Window  # [T+1 or T,B,…]
+    scene: Scene  # instants 0…T, without the actions at them
+    reward: Array  # [T,B,N] as this learner pools it
+    discount: Array  # [T,B,N]
+    weight: Array  # [T,B,N] of what is learnt from an agent's transition; adds up to 1 over all devices
+    actor_weight: Array  # [T,B,N] the same where a living agent acted
+    importance: Array  # [B] at most 1
+    rivals_after: Array  # [B,M]
+
+
+class Replayed(Networked):
+    """The base. A family says how to improve a learner by one batch."""
+
+    def __init__(self, config: ReplayConfig, spec: Spec):
+        super().__init__(config, spec)
+        self.tx = adam(config.max_grad_norm)
+
+    def check(self, share: Share) -> None:
+        c = self.config
+        if c.batch % share.devices:
+            raise ShoalError(f"{c.batch} windows cannot be shared evenly by {share.devices} devices: change batch")
+        if self._slots(share) <= c.length + 1:
+            raise ShoalError(
+                f"a capacity of {c.capacity} steps holds {self._slots(share)} steps of each game, fewer than a window"
+                f" of {c.length} needs: raise capacity, or lower length or games"
+            )
+
+    def protocol(self, share: Share) -> dict[str, Any]:
+        c = self.config
+        fresh = share.games * share.window * share.devices
+        return {"reward": c.reward, "updates_per_step": c.updates * c.batch * c.length / fresh}
+
+    def _slots(self, share: Share) -> int:
+        """Instants of each game: whole windows, so that writing one never wraps around."""
+        return share.window * -(-self.config.capacity // (share.games * share.devices * share.window))
+
+    # -- learner ------------------------------------------------------------------------------------------------
+
+    def nets(self, rng: Rng) -> dict[str, Any]:
+        """The parts of the learner."""
+        raise NotImplementedError
+
+    def follows(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The parts that have a target network."""
+        return params
+
+    def rate(self, part: str) -> float:
+        """A part's learning rate."""
+        return self.config.lr
+
+    def init(self, rng: Rng) -> Learner:
+        params = self.nets(rng)
+        opt = {part: self.tx.init(net) for part, net in params.items()}
+        return Learner(params, jax.tree.map(jnp.copy, self.follows(params)), opt, jnp.int32(0))
+
+    # -- memory -------------------------------------------------------------------------------------------------
+
+    @property
+    def sees_state(self) -> bool:
+        return any(STATE in sees for sees in self.sees.values())
+
+    @property
+    def sees_rivals(self) -> bool:
+        return any(RIVALS_ACTION in sees for sees in self.sees.values())
+
+    def memory(self, learner: Learner, share: Share) -> Replay:
+        state = self.sees_state and not self.spec.joined
+        return empty(self.spec, share.games, self._slots(share), state, self.sees_rivals, self.config.priority > 0)
+
+    def remember(self, memory: Replay, window: Window) -> Replay:
+        return memory.put(window)
+
+    # -- learning -----------------------------------------------------------------------------------------------
+
+    def learn(self, learner: Learner, memory: Replay, key: Array, clock: Clock) -> tuple[Learner, Replay, Metrics]:
+        c = self.config
+        ready = (clock.steps >= c.warmup) & (memory.windows(c.length + 1 + self.sees_rivals) > 0)
+        study = partial(self._study, memory, key, clock)
+        learner, priority, metrics = jax.lax.cond(ready, study, partial(_wait, study), learner, memory.priority)
+        return learner, memory._replace(priority=priority), metrics | {"updates": ready * jnp.float32(c.updates)}
+
+    def _study(
+        self, memory: Replay, key: Array, clock: Clock, learner: Learner, priority: Array
+    ) -> tuple[Learner, Array, Metrics]:
+        """The gradient steps of one iteration."""
+        keys = jax.random.split(key, self.config.updates)
+        step = partial(self._step, memory, clock)
+        (learner, priority), metrics = jax.lax.scan(step, (learner, priority), keys)
+        return learner, priority, jax.tree.map(jnp.mean, metrics)
+
+    def _step(
+        self, memory: Replay, clock: Clock, state: tuple[Learner, Array], key: Array
+    ) -> tuple[tuple[Learner, Array], Metrics]:
+        learner, priority = state
+        c = self.config
+        key_draw, key = jax.random.split(key)
+        memory = memory._replace(priority=priority)
+        beta = c.importance + (1 - c.importance) * jnp.minimum(clock.progress, 1.0)
+        count = c.batch // jax.lax.axis_size(AXIS)
+        drawn = memory.draw(key_draw, count, c.length, self.sees_rivals, beta)
+        learner, metrics, surprise = self.improve(learner, self.batch(drawn), key, clock)
+        return (learner, memory.rank(drawn, surprise**c.priority).priority), metrics
+
+    def batch(self, drawn: Drawn) -> Batch:
+        """Windows with all that is learnt from."""
+        c, window = self.config, drawn.window
+        if self.sees_state and self.spec.joined:
+            state = window.view.obs.reshape(*window.view.first.shape, -1)
+            window = window._replace(view=window.view._replace(state=state))
+        reward, discount = pool(window.reward, window.discount, c.reward)
+        opened = jnp.cumsum(window.view.first[:-1], axis=0) > 0
+        warm = opened | (jnp.arange(c.length) >= (c.burn_in if self.recurrent else 0))[:, None]
+        last = self.led(window.view, window.action, as_input(drawn.before, self.spec))
+        return Batch(
+            window,
+            Scene(window.view, last),
+            reward,
+            discount,
+            shares(stakes(window, c.reward) * warm[..., None]),
+            shares(window.weight * warm[..., None]),
+            drawn.importance,
+            drawn.rivals_after,
+        )
+
+    def targets(self, batch: Batch, values: Array) -> Array:
+        """`[T,B,…]` what is regressed to, from values `[T+1,B,N or 1]` of the instants."""
+        c, rows = self.config, values.shape[-1]  # one row: the pooled reward is the same for all agents
+        parts = batch.reward[..., :rows], batch.discount[..., :rows], values, batch.window.valid, c.gamma
+        if c.lam:
+            return advantages(*parts, c.lam) + values[:-1]
+        return n_step(*parts, c.n_step)
+
+    def improve(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics, Array]:
+        """One gradient step, its metrics, and how wrong `[B]` the learner was about each window."""
+        raise NotImplementedError
+
+    def descended(
+        self, learner: Learner, parts: tuple[str, ...], grads: dict[str, Any], clock: Clock
+    ) -> tuple[Learner, Metrics]:
+        """The learner after a step of these parts."""
+        rates = {part: annealed(self.rate(part), self.config.anneal, clock.progress) for part in parts}
+        params, opt, norms = descend(self.tx, learner.params, learner.opt, grads, rates)
+        return learner._replace(params=params, opt=opt), norms
+
+    def followed(self, learner: Learner) -> Learner:
+        """The learner with its step counted and its target networks moved, if it is their turn."""
+        c = self.config
+        updates = learner.updates + 1
+        tau = jnp.where(updates % c.target_every == 0, c.tau, 0.0)
+        target = follow(learner.target, self.follows(learner.params), tau)
+        return learner._replace(target=target, updates=updates)
+
+
+def _wait(study: Any, learner: Learner, priority: Array) -> tuple[Learner, Array, Metrics]:
+    """Too early to learn: nothing changes."""
+    *_, metrics = jax.eval_shape(study, learner, priority)
+    return learner, priority, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), metrics)
+
+
+def gradients(losses: Any, params: dict[str, Any], *rest: Any) -> tuple[dict[str, Any], Metrics, Array]:
+    """Of a loss that is each device's share: `(loss, (metrics, surprise))` of `params` and the rest."""
+    grads, (metrics, surprise) = jax.grad(losses, has_aux=True)(params, *rest)
+    grads, metrics = total((grads, metrics))
+    return grads, metrics, surprise
+
+
+def surprise(error: Array, weight: Array) -> Array:
+    """`[B]` mean absolute error of each window, from `[T,B,N or 1]`."""
+    return (jnp.abs(error) * (weight > 0)).sum((0, 2)) / jnp.maximum((weight > 0).sum((0, 2)), 1)

@@ -1,0 +1,126 @@
+"""Soft actor-critic (SAC; Haarnoja et al. 2018); discrete actions by expectation (Christodoulou 2019)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..nets.heads import Categorical, CategoricalHead, Gaussian, SquashedHead, pick
+from ..nets.layers import Rng
+from ..nets.sees import OTHERS_ACTION, Scene
+from ..types import Box, Clock, Discrete, ShoalError
+from .base import Metrics
+from .pathwise import Pathwise, PathwiseConfig
+from .replayed import Batch, Learner
+
+
+@dataclass(frozen=True)
+class SACConfig(PathwiseConfig):
+    """SAC's own settings beside the family's."""
+
+    alpha: float = 0.1
+    """Temperature: weight of the entropy, at the start."""
+    alpha_lr: float = 3e-4
+    """Its learning rate; 0 keeps it."""
+    entropy: float = 0.2
+    """Discrete actions: the entropy it is driven to, as a share of that of the uniform policy."""
+    entropy_per_dimension: float = -1.0
+    """Continuous actions: the entropy it is driven to, per dimension, with the bounds at -1 and 1."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.alpha <= 0 or self.alpha_lr < 0:
+            raise ShoalError("alpha must be greater than 0, and alpha_lr not negative")
+
+
+class SAC(Pathwise):
+    """A stochastic actor climbs the lower of two Q plus its own entropy, weighed by a temperature that is learnt."""
+
+    name = "sac"
+    Config = SACConfig
+
+    @property
+    def twins(self) -> int:
+        return 2
+
+    @property
+    def discrete(self) -> bool:
+        return isinstance(self.spec.action, Discrete)
+
+    @property
+    def outs(self) -> int:
+        return self.spec.action.size if self.discrete else 1
+
+    @property
+    def acted_sees(self) -> tuple:
+        """Where a critic answers for each of the agent's own actions, it is shown only the others'."""
+        if self.discrete:
+            return (OTHERS_ACTION,) if self.central else ()
+        return super().acted_sees
+
+    def nets(self, rng: Rng) -> dict[str, Any]:
+        return super().nets(rng) | {"alpha": jnp.log(self.config.alpha)}
+
+    def follows(self, params: dict[str, Any]) -> dict[str, Any]:
+        return {"critic": params["critic"]}
+
+    def rate(self, part: str) -> float:
+        return self.config.alpha_lr if part == "alpha" else super().rate(part)
+
+    def head(self, rng: Rng) -> Any:
+        head = SquashedHead if isinstance(self.spec.action, Box) else CategoricalHead
+        return head(rng, self.owner, self.config.hidden, self.spec.action)  # type: ignore[arg-type]
+
+    def greedy(self, policy: Any) -> Array:
+        return self.unit(policy, policy.mode())
+
+    def explore(self, policy: Any, key: Array, legal: Array, clock: Clock) -> Array:
+        """Its own draws; before learning begins those of a policy that has not learnt, which are near uniform."""
+        return self.unit(policy, policy.sample(key))
+
+    def unit(self, policy: Categorical | Gaussian, raw: Array) -> Array:
+        """A draw as nets read it."""
+        if isinstance(policy, Categorical):
+            return jax.nn.one_hot(raw, self.spec.action.size)
+        return policy.action(raw) * policy.used
+
+    def ahead(self, learner: Learner, scene: Scene, rivals: Array | None, key: Array) -> Array:
+        """min Q + α·entropy of the present policies."""
+        actor, alpha = learner.params["actor"], jnp.exp(learner.params["alpha"])
+        policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))
+        raw = policy.sample(key)
+        scene = scene._replace(action=self.acted(self.unit(policy, raw), scene.view), rivals=rivals)
+        q = jnp.stack(self.q(learner.target["critic"], scene)).min(0)
+        if self.discrete:
+            return (jnp.exp(policy.log_probs) * (q - alpha * policy.log_probs)).sum(-1)
+        bonus = -alpha * policy.log_prob(raw) * scene.view.alive
+        return q[..., 0] + (bonus.sum(-1, keepdims=True) if self.team_critic else bonus)
+
+    def chosen(self, q: Array, batch: Batch) -> Array:
+        return pick(q, batch.window.action) if self.discrete else super().chosen(q, batch)
+
+    def actor_loss(
+        self, params: dict, learner: Learner, batch: Batch, key: Array
+    ) -> tuple[Array, tuple[Metrics, Array]]:
+        """α·log π − min Q, and of the temperature log α·(entropy − the one aimed at)."""
+        scene, actor, weight = self.now(batch, batch.window.rivals), params["actor"], batch.actor_weight
+        policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))
+        alpha = jnp.exp(jax.lax.stop_gradient(params["alpha"]))
+        critics = learner.params["critic"]
+        if self.discrete:
+            q = jnp.stack(self.q(critics, scene)).min(0)
+            loss = (jnp.exp(policy.log_probs) * (alpha * policy.log_probs - q)).sum(-1)
+            entropy, aim = policy.entropy(), self.config.entropy * jnp.log(scene.view.legal.sum(-1).clip(1))
+        else:
+            raw = policy.sample(key)
+            q = jnp.stack(self.q(critics, self.instead(scene, self.unit(policy, raw)))).min(0)[..., 0]
+            log_prob = policy.log_prob(raw)
+            loss, entropy = alpha * log_prob - q, -log_prob
+            aim = self.config.entropy_per_dimension * scene.view.legal.sum(-1)
+        actor_loss, gap = (loss * weight).sum(), (jax.lax.stop_gradient(entropy - aim) * weight).sum()
+        metrics = {"actor_loss": actor_loss, "entropy": (entropy * weight).sum(), "alpha": alpha * weight.sum()}
+        return actor_loss + params["alpha"] * gap, (metrics, jnp.zeros(()))

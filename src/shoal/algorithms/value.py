@@ -1,0 +1,155 @@
+"""The value family: every agent has utilities of its actions, the team's value is a mix of those of the actions taken.
+
+A member says how utilities are mixed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..explore import SCHEDULES, epsilon_greedy
+from ..nets.heads import best, pick
+from ..nets.layers import Dense, Rng
+from ..nets.sees import Scene, look
+from ..nets.torsos import Parts
+from ..types import Clock, Decision, Discrete, ShoalError, View
+from .base import Carry, Metrics
+from .replayed import Batch, Learner, ReplayConfig, Replayed, gradients, surprise
+
+
+@dataclass(frozen=True)
+class ValueConfig(ReplayConfig):
+    """Settings every member of the family has."""
+
+    double: bool = True
+    """Let the online net choose the target's action (double Q-learning)."""
+    dueling: bool = False
+    """Utilities as a value plus centred advantages."""
+    epsilon: float = 1.0
+    """Probability of a random legal action, at the start."""
+    epsilon_end: float = 0.05
+    """The same at the end of its schedule."""
+    epsilon_steps: float = 200_000
+    """Environment steps over which it falls."""
+    epsilon_decay: Literal["linear", "exponential"] = "linear"
+    """How it falls."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.epsilon_steps <= 0:
+            raise ShoalError("epsilon_steps must be greater than 0")
+        for field in ("epsilon", "epsilon_end"):
+            if not 0 <= getattr(self, field) <= 1:
+                raise ShoalError(f"{field} must lie between 0 and 1, not {getattr(self, field)}")
+
+
+@dataclass(frozen=True)
+class MixConfig(ValueConfig):
+    """The family's settings; the reward is the team's."""
+
+    reward: Literal["mean", "sum"] = "mean"
+    """The team's reward: the mean or the sum of its agents'."""
+
+
+class Utility(eqx.Module):
+    """An agent's value of each of its actions."""
+
+    torso: Any
+    out: Dense  # actions, and where dueling one more for the value
+
+    def __call__(self, parts: Parts, carry: Array, first: Array, legal: Array) -> tuple[Array, Array]:
+        features, carry = self.torso(parts, carry, first)
+        q, size = self.out(features), legal.shape[-1]
+        if q.shape[-1] > size:  # Wang et al. 2016, eq. 9, over the legal actions
+            value, gain = q[..., size:], q[..., :size]
+            mean = (gain * legal).sum(-1, keepdims=True) / jnp.maximum(legal.sum(-1, keepdims=True), 1)
+            q = value + gain - mean
+        return q, carry
+
+
+class Value(Replayed):
+    """The family. Members override `mixer` and `joint`, or `losses`."""
+
+    spaces = (Discrete,)
+    mixes: ClassVar[bool] = False  # utilities into one value of the team
+
+    # -- nets ---------------------------------------------------------------------------------------------------
+
+    def nets(self, rng: Rng) -> dict[str, Any]:
+        return {"agents": self.utility(rng), **self.mixer(rng)}
+
+    def utility(self, rng: Rng) -> Utility:
+        outs = self.spec.action.size + self.config.dueling
+        return Utility(self.torso(rng, "actor"), Dense(rng, self.owner, self.config.hidden, outs, gain=1.0))
+
+    def mixer(self, rng: Rng) -> dict[str, Any]:
+        """The member's own parts beside the agents'."""
+        return {}
+
+    # -- acting -------------------------------------------------------------------------------------------------
+
+    def carry(self, learner: Learner, games: int) -> Carry:
+        return self.opening(learner.params["agents"].torso, games)
+
+    def act(self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool) -> Decision:
+        q, hidden = self.utilities(learner.params["agents"], self.scene(view, carry), carry.hidden)
+        action = best(q[0], view.legal)
+        if not greedy:
+            action = epsilon_greedy(key, action, view.legal, self.epsilon(clock))
+        return Decision(action, self.carried(hidden, action, carry), ())
+
+    def epsilon(self, clock: Clock) -> Array:
+        c = self.config
+        return SCHEDULES[c.epsilon_decay](c.epsilon, c.epsilon_end, c.epsilon_steps, clock.steps)
+
+    def utilities(self, net: Utility, scene: Scene, carry: Array) -> tuple[Array, Array]:
+        """`[T,B,N,A]` at every instant of a scene, and the carry after them."""
+        return net(look(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal)
+
+    # -- learning -----------------------------------------------------------------------------------------------
+
+    def improve(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics, Array]:
+        grads, metrics, wrong = gradients(self.losses, learner.params, learner, batch)
+        learner, norms = self.descended(learner, tuple(learner.params), grads, clock)
+        return self.followed(learner), metrics | norms | {"epsilon": self.epsilon(clock)}, wrong
+
+    def losses(self, params: dict, learner: Learner, batch: Batch) -> tuple[Array, tuple[Metrics, Array]]:
+        """Squared errors of the mix of utilities, each device's share."""
+        online, follower, ahead = self.unrolled(params, learner, batch)
+        view = batch.window.view
+        q = self.joint(params, online[:-1], batch.window.action, jax.tree.map(lambda x: x[:-1], view))
+        values = self.joint(learner.target, follower, ahead, view)
+        return self.regression(q, self.targets(batch, values), batch)
+
+    def unrolled(self, params: dict, learner: Learner, batch: Batch) -> tuple[Array, Array, Array]:
+        """Utilities of every instant, online `[T+1,B,N,A]` and target, and the action the target takes there."""
+        start = params["agents"].torso.carry(batch.importance.shape[0], self.spec.n)
+        online, _ = self.utilities(params["agents"], batch.scene, start)
+        follower, _ = self.utilities(learner.target["agents"], batch.scene, start)
+        return online, follower, best(online if self.config.double else follower, batch.window.view.legal)
+
+    def joint(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
+        """The value `[T,B,1]` of a joint action `[T,B,N]`; without a mixer each agent's own, `[T,B,N]`."""
+        return pick(utilities, action)
+
+    def weight(self, batch: Batch) -> Array:
+        """`[T,B,N or 1]` of each error; adds up to 1 over all devices."""
+        return batch.weight.sum(-1, keepdims=True) if self.mixes else batch.weight
+
+    def regression(self, q: Array, target: Array, batch: Batch) -> tuple[Array, tuple[Metrics, Array]]:
+        weight = self.weight(batch)
+        error = q - jax.lax.stop_gradient(target)
+        loss = (0.5 * error**2 * weight * batch.importance[:, None]).sum()
+        metrics = {"loss": loss, "q": (q * weight).sum(), "error": (jnp.abs(error) * weight).sum()}
+        return loss, (metrics, surprise(error, weight))
+
+
+def taken(utilities: Array, action: Array, view: View) -> Array:
+    """`[T,B,N]` utilities of these actions as a mixer takes them: an agent that is not there adds nothing."""
+    return pick(utilities, action) * view.alive

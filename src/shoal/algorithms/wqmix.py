@@ -1,0 +1,87 @@
+"""Weighted QMIX (CW-QMIX and OW-QMIX; Rashid et al. 2020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..nets.heads import best
+from ..nets.layers import Rng
+from ..nets.mixers import Free
+from ..types import ShoalError, View
+from .base import Metrics
+from .qmix import QMIX, QMIXConfig
+from .replayed import Batch, Learner
+from .value import taken
+
+
+@dataclass(frozen=True)
+class WQMIXConfig(QMIXConfig):
+    """Weighted QMIX's own settings beside QMIX's."""
+
+    alpha: float = 0.1
+    """Weight of the errors that count less."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.alpha <= 1:
+            raise ShoalError(f"alpha must lie between 0 and 1, not {self.alpha}")
+
+
+class Weighted(QMIX):
+    """QMIX towards an unrestricted Q*, whose errors weigh less where being wrong is harmless (eq. 5, algorithm 1)."""
+
+    Config = WQMIXConfig
+
+    def mixer(self, rng: Rng) -> dict[str, Any]:
+        free = Free(rng, self.spec.n, self.spec.state, self.config.hyper)
+        return super().mixer(rng) | {"central_agents": self.utility(rng), "central_mixer": free}
+
+    def central(self, params: dict, batch: Batch) -> Array:
+        """Utilities behind Q*, of agents of its own."""
+        net = params["central_agents"]
+        return self.utilities(net, batch.scene, net.torso.carry(batch.importance.shape[0], self.spec.n))[0]
+
+    def star(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
+        """Q* of a joint action."""
+        return params["central_mixer"](taken(utilities, action, view), view.state)
+
+    def losses(self, params: dict, learner: Learner, batch: Batch) -> tuple[Array, tuple[Metrics, Array]]:
+        online, _, ahead = self.unrolled(params, learner, batch)
+        view, action = batch.window.view, batch.window.action
+        now = jax.tree.map(lambda x: x[:-1], view)
+        inner = self.central(params, batch)[:-1]
+        target = self.targets(batch, self.star(learner.target, self.central(learner.target, batch), ahead, view))
+        star, q = self.star(params, inner, action, now), self.joint(params, online[:-1], action, now)
+        top = best(online[:-1], now.legal)
+        lighter = self.lighter(q, target, action, top, self.star(params, inner, top, now))
+        weighed = batch._replace(weight=batch.weight * jax.lax.stop_gradient(jnp.where(lighter, self.config.alpha, 1)))
+        loss, (metrics, wrong) = self.regression(q, target, weighed)
+        central, _ = self.regression(star, target, batch)
+        return loss + central, (metrics | {"central_loss": central}, wrong)
+
+    def lighter(self, q: Array, target: Array, action: Array, top: Array, star_top: Array) -> Array:
+        """`[T,B,1]` True where an error counts less."""
+        raise NotImplementedError
+
+
+class OWQMIX(Weighted):
+    """Optimistically: an error counts less where the mix is too high already (eq. 8)."""
+
+    name = "owqmix"
+
+    def lighter(self, q: Array, target: Array, action: Array, top: Array, star_top: Array) -> Array:
+        return q >= target
+
+
+class CWQMIX(Weighted):
+    """Centrally: an error counts less unless the action is the best, or better than Q* thinks the best is (eq. 7)."""
+
+    name = "cwqmix"
+
+    def lighter(self, q: Array, target: Array, action: Array, top: Array, star_top: Array) -> Array:
+        return (target <= star_top) & (action != top).any(-1, keepdims=True)

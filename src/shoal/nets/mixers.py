@@ -1,0 +1,96 @@
+"""Mixers: utilities of a team's agents and the state -> one value of the team."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from .layers import Dense, Rng, standardised
+
+ONE = (0,)  # a mixer has one owner: the team
+
+
+class Hyper(eqx.Module):
+    """The state -> weights of another net, through hidden layers of these sizes."""
+
+    layers: tuple[Dense, ...]
+
+    def __init__(self, rng: Rng, ins: int, outs: int, *hidden: int):
+        sizes = [ins, *hidden, outs]
+        gains = [2**0.5] * len(hidden) + [0.1]  # a mix that starts steep feeds back on its own targets
+        self.layers = tuple(Dense(rng, ONE, *shape) for shape in zip(sizes, sizes[1:], gains, strict=False))
+
+    def __call__(self, *parts: Array) -> Array:
+        *inner, last = self.layers
+        for layer in inner:
+            parts = (standardised(jax.nn.relu(layer(*parts))),)  # however far out the state is
+        return last(*parts)
+
+
+class Monotone(eqx.Module):
+    """QMIX (Rashid et al. 2018): a net whose weights the state decides and are never negative."""
+
+    weight: Hyper  # [S] -> [N·E]
+    bias: Hyper  # [S] -> [E]
+    out: Hyper  # [S] -> [E]
+    value: Hyper  # [S] -> [1]
+
+    def __init__(self, rng: Rng, agents: int, state: int, embedding: int, hidden: int):
+        self.weight = Hyper(rng, state, agents * embedding, hidden)
+        self.bias = Hyper(rng, state, embedding, hidden)
+        self.out = Hyper(rng, state, embedding, hidden)
+        self.value = Hyper(rng, state, 1, embedding)
+
+    def __call__(self, q: Array, state: Array) -> Array:
+        """`[T,B,N]` and `[T,B,S]` to `[T,B,1]`."""
+        weight = jnp.abs(self.weight(state)).reshape(*q.shape, -1)
+        inner = jax.nn.elu((q[..., None] * weight).sum(-2) + self.bias(state))
+        return (inner * jnp.abs(self.out(state))).sum(-1, keepdims=True) + self.value(state)
+
+
+class Duplex(eqx.Module):
+    """QPLEX (Wang et al. 2021): V of all agents, plus advantages scaled by positive weights of state and actions."""
+
+    scale: Hyper  # [S] -> [N] w, eq. 8
+    shift: Hyper  # [S] -> [N] b
+    keys: Hyper  # [S] -> [K] how much each head counts
+    agents: Hyper  # [S] -> [K·N] and whom it looks at
+    actions: Hyper  # [S+N·A] -> [K·N] and what they do
+    heads: int = eqx.field(static=True)
+
+    def __init__(self, rng: Rng, agents: int, state: int, actions: int, heads: int, hidden: int):
+        self.scale = Hyper(rng, state, agents, hidden)
+        self.shift = Hyper(rng, state, agents, hidden)
+        self.keys = Hyper(rng, state, heads)
+        self.agents = Hyper(rng, state, heads * agents)
+        self.actions = Hyper(rng, state + agents * actions, heads * agents, hidden)
+        self.heads = heads
+
+    def __call__(self, q: Array, best: Array, state: Array, joint: Array) -> Array:
+        """Utilities `[T,B,N]` of the actions taken, `joint [T,B,N·A]`, and of the best ones, to `[T,B,1]`."""
+        scale, shift = jnp.abs(self.scale(state)) + 1e-10, self.shift(state)
+        # Eq. 6-8 as the authors compute them: V + λA = Q + (λ-1)A, the last A held fixed, so that a λ near 0 does not
+        # keep an agent from learning.
+        utility, advantage = scale * q + shift, jax.lax.stop_gradient(scale * (q - best))
+        by_head = (*q.shape[:-1], self.heads, q.shape[-1])
+        looks = jax.nn.sigmoid(self.agents(state)).reshape(by_head) * jax.nn.sigmoid(
+            self.actions(state, joint)
+        ).reshape(by_head)
+        weight = ((jnp.abs(self.keys(state)) + 1e-10)[..., None] * looks).sum(-2)  # λ > 0, eq. 10
+        return (utility + (weight - 1) * advantage).sum(-1, keepdims=True)
+
+
+class Free(eqx.Module):
+    """An unrestricted net of the utilities and the state (the Q* of weighted QMIX; Rashid et al. 2020)."""
+
+    net: Hyper
+    value: Hyper
+
+    def __init__(self, rng: Rng, agents: int, state: int, hidden: int):
+        self.net = Hyper(rng, agents + state, 1, hidden, hidden)
+        self.value = Hyper(rng, state, 1, hidden)
+
+    def __call__(self, q: Array, state: Array) -> Array:
+        return self.net(q, state) + self.value(state)
