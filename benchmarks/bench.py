@@ -1,6 +1,6 @@
 """How fast: games alone and whole training, on one pinned core and on all cores.
 
-    python benchmarks/bench.py            # every workload, about 5 minutes
+    python benchmarks/bench.py            # every workload, about 8 minutes
     python benchmarks/bench.py ippo-mlp   # some of them
 
 Every measurement runs in a process of its own, so that compile times and peak memory are its own. Training rates
@@ -24,11 +24,31 @@ SECONDS = 8.0  # that a workload runs for once compiled
 RESULTS = Path(__file__).parent / "results" / "bench.json"
 
 # name: algorithm, options, games, window, what a peer reaches on one such core with the same work, and who
+GRU = {
+    "torso": "gru",
+    "batch": 32,
+    "length": 26,
+    "updates": 1,
+    "warmup": 0,
+    "capacity": 130_000,
+}  # JaxMARL's for MPE, 4 uses a step
+EPISODES = {
+    "batch": 32,
+    "length": 25,
+    "updates": 1,
+    "warmup": 0,
+    "capacity": 125_000,
+}  # EPyMARL's: 32 episodes after each episode
 TRAINING = {
     "ippo-mlp": ("ppo", {"lr": 2.5e-4, "normalise_value": False}, 16, 128, 32_500, "JaxMARL 0.2.0 IPPO"),
     "ippo-gru": ("ppo", {"torso": "gru", "hidden": 128, "share_torso": True}, 16, 128, 3_490, "JaxMARL 0.2.0 IPPO-RNN"),
     "mappo-gru": ("mappo", {"torso": "gru", "hidden": 128}, 16, 128, 1_850, "JaxMARL 0.2.0 MAPPO-RNN"),
     "coma-gru": ("coma", {"torso": "gru", "hidden": 64, "critic_epochs": 0}, 10, 25, 544, "EPyMARL COMA"),
+    "qmix-gru": ("qmix", GRU | {"embedding": 32, "hyper": 128}, 8, 26, 8_880, "JaxMARL 0.2.0 QMIX"),
+    "vdn-gru": ("vdn", GRU, 8, 26, 12_100, "JaxMARL 0.2.0 VDN"),
+    "iql-gru": ("dqn", GRU, 8, 26, 12_600, "JaxMARL 0.2.0 IQL"),
+    "qmix-mlp": ("qmix", EPISODES, 1, 25, 332, "EPyMARL QMIX"),
+    "maddpg-gru": ("maddpg", EPISODES | {"torso": "gru", "hidden": 128}, 1, 25, 144, "EPyMARL MADDPG"),
     "mappo-preset": ("mappo", {"lr": 2e-3, "epochs": 10, "minibatches": 1}, 128, 25, None, ""),
 }
 GAMES = {"games-16": 16, "games-1024": 1024}
@@ -50,6 +70,8 @@ def time_training(name: str, devices: int, seconds: float) -> dict:
     calls = max(1, round(20_000 / (games * window)))
     program = loop.program(calls).lower(state).compile()
     compiled = time.perf_counter() - began
+    if seconds:
+        state, _ = jax.block_until_ready(program(state))  # a replay has nothing to learn from in its first iteration
     rates, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end:
         before, began = int(state.steps), time.perf_counter()

@@ -4,10 +4,11 @@
     python benchmarks/learning.py mappo mpe/simple_spread  # one pair
     python benchmarks/learning.py --seeds 5 coma           # one algorithm on all its tasks
 
-A run is `shoal train <algorithm> <env> --seed <seed> --devices 1`, with its preset. Its score is the mean over 1,000
-greedy episodes on games of their own; for speaker-listener the sum of both agents, for matrix games one agent's sum of
-25 payoffs, elsewhere one agent's return p. Seconds are of training alone, after compilation. Runs already in
-`benchmarks/results/learning.json` are not repeated unless `--again` is given.
+A run is `shoal train <algorithm> <env> --seed <seed> --devices 1`, with its preset; `a vs b` is `--team adversary=a
+--team agent=b`, scored by the adversaries. A score is the mean over 1,000 greedy episodes on games of their own; for
+speaker-listener the sum of both agents, for matrix games one agent's sum of payoffs, elsewhere one agent's return p.
+Seconds are of training alone, after compilation. Runs already in `benchmarks/results/learning.json` are not repeated
+unless `--again` is given.
 """
 
 from __future__ import annotations
@@ -26,14 +27,20 @@ RESULTS = Path(__file__).parent / "results" / "learning.json"
 EPISODES = 1_000
 LEVELS = (-11.0, -8.0)  # of p on simple_spread: the time to get there is what a user feels
 
-SPREAD, LISTENER = "mpe/simple_spread", "mpe/simple_speaker_listener"
-CLIMBING, PENALTY = "matrix/climbing", "matrix/penalty"
+SPREAD, LISTENER, TAG = "mpe/simple_spread", "mpe/simple_speaker_listener", "mpe/simple_tag"
+CLIMBING, PENALTY, NONMONOTONIC = "matrix/climbing", "matrix/penalty", "matrix/nonmonotonic"
 POLICY = ("a2c", "ppo", "maa2c", "mappo", "coma")
+VALUE = ("dqn", "vdn", "qmix", "cwqmix", "owqmix", "qplex", "qtran")
 CAMPAIGN = [
     *[(algorithm, SPREAD, {}) for algorithm in ("mappo", "ppo", "maa2c", "coma", "a2c")],
-    ("mappo", LISTENER, {}),
-    *[(algorithm, PENALTY, {"k": 0}) for algorithm in POLICY],
-    *[(algorithm, CLIMBING, {}) for algorithm in POLICY],
+    *[(algorithm, SPREAD, {}) for algorithm in ("qmix", "vdn", "dqn", "maddpg", "cwqmix", "owqmix", "qplex", "qtran")],
+    *[(algorithm, SPREAD, {"continuous_actions": True}) for algorithm in ("maddpg", "matd3", "masac")],
+    *[(algorithm, LISTENER, {}) for algorithm in ("mappo", "qmix", "maddpg")],
+    *[(f"{algorithm} vs random", TAG, {}) for algorithm in ("qmix", "maddpg")],
+    *[(f"{algorithm} vs {algorithm}", TAG, {}) for algorithm in ("dqn", "maddpg")],
+    *[(algorithm, PENALTY, {"k": 0}) for algorithm in (*POLICY, "dqn", "vdn", "qmix", "maddpg")],
+    *[(algorithm, CLIMBING, {}) for algorithm in (*POLICY, "dqn", "vdn", "qmix", "maddpg")],
+    *[(algorithm, NONMONOTONIC, {}) for algorithm in VALUE],
 ]
 AGENTS_SUMMED = {LISTENER: 2}
 
@@ -43,26 +50,26 @@ def child(algorithm: str, env: str, options: dict, seed: int, core: int) -> dict
     os.sched_setaffinity(0, {core})
     import shoal
 
+    hunter, _, prey = algorithm.partition(" vs ")
+    team = "adversary" if prey else "agent"
+    who = {"ids": (env,), "teams": {"adversary": hunter, "agent": prey}} if prey else {"ids": (algorithm, env)}
     with tempfile.TemporaryDirectory() as out:
-        result = shoal.train(
-            algorithm, env, env=options, seed=seed, devices=1, evaluations=40, eval_episodes=200, out=out, quiet=True
-        )
+        how = {"seed": seed, "devices": 1, "evaluations": 40, "eval_episodes": 200, "out": out, "quiet": True}
+        result = shoal.train(*who.pop("ids"), **who, env=options, **how)
         lines = [json.loads(line) for line in (result.path / "metrics.jsonl").read_text().splitlines()]
         player = shoal.load(result.path)
-        scores = {
-            how: player.evaluate(EPISODES, how == "greedy", 12345).score()["agent"] for how in ("greedy", "sampled")
-        }
+        scores = {how: player.evaluate(EPISODES, how == "greedy", 12345).score()[team] for how in ("greedy", "sampled")}
     factor = AGENTS_SUMMED.get(env, 1)
     curve = [
-        (line["env_step"], line["seconds"], factor * line["evaluation/agent/return"])
+        (line["env_step"], line["seconds"], factor * line[f"evaluation/{team}/return"])
         for line in lines
-        if "evaluation/agent/return" in line
+        if f"evaluation/{team}/return" in line
     ]
     reached = {str(level): next((point[:2] for point in curve if point[2] >= level), None) for level in LEVELS}
     return {how: factor * score for how, score in scores.items()} | {
         "steps": result.steps,
         "seconds": result.seconds,
-        "random": factor * result.random["agent"],
+        "random": factor * result.random[team],
         "reached": reached,
         "curve": [[step, round(seconds, 1), round(score, 3)] for step, seconds, score in curve],
     }

@@ -106,7 +106,8 @@ class Config:
     @property
     def share(self) -> Share:
         """What falls to each of them."""
-        return Share(self.settings.games // self.devices, self.settings.window, self.devices)
+        s = self.settings
+        return Share(s.games // self.devices, s.window, self.devices, s.steps)
 
     @property
     def label(self) -> str:

@@ -1,6 +1,6 @@
 """The only training loop: collect, remember, learn, for any mix of teams.
 
-`Loop` is the program; who watches, logs and saves is `train.py`'s business. Every device plays its own share of the
+`Loop` is the program; who watches, logs and saves is `trainer.py`'s business. Every device plays its own share of the
 games: what is a device's own carries a leading device axis, learners and counters are the same on all of them.
 """
 
@@ -71,7 +71,7 @@ class Loop:
 
     def _open(self, learners: dict, key: Array) -> tuple:
         key, key_reset = jax.random.split(key)
-        share = Share(self.games // self.devices, self.window, self.devices)
+        share = Share(self.games // self.devices, self.window, self.devices, self.steps)
         game, views = self.env.reset(key_reset, share.games)
         carries = {team: algorithm.carry(learners[team], share.games) for team, algorithm in self.algorithms.items()}
         memories = {team: algorithm.memory(learners[team], share) for team, algorithm in self.algorithms.items()}

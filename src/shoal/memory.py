@@ -63,7 +63,8 @@ class Replay(NamedTuple):
         slots, steps = ring.action.shape[0], block.action.shape[0]
         priority = self.priority
         if priority.size:  # what is new is drawn as soon as what surprised most
-            fresh = jnp.full((steps, priority.shape[1]), jnp.maximum(priority.max(), 1e-6))
+            most = priority.max()
+            fresh = jnp.full((steps, priority.shape[1]), jnp.where(most > 0, most, 1.0))
             priority = jax.lax.dynamic_update_slice_in_dim(priority, fresh, self.head, 0)
         return Replay(ring, priority, (self.head + steps) % slots, jnp.minimum(self.size + steps, slots))
 
@@ -94,7 +95,8 @@ class Replay(NamedTuple):
         rows = jnp.where(age < self.windows(length), self.priority.sum(1), 0.0)
         below = jnp.cumsum(rows)
         draw = (jnp.arange(count) + jax.random.uniform(key, (count,))) / count * below[-1]
-        slot = jnp.minimum(jnp.searchsorted(below, draw, side="right"), slots - 1)
+        draw = jnp.minimum(draw, jnp.nextafter(below[-1], 0.0))  # rounding must not lead past the last window
+        slot = jnp.searchsorted(below, draw, side="right")
         inside = jnp.cumsum(self.priority[slot], axis=1)
         left = draw - (below[slot] - rows[slot])
         game = jnp.minimum((inside <= left[:, None]).sum(1), games - 1)

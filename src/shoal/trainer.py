@@ -23,7 +23,7 @@ from .loop import Loop
 from .types import Clock, ShoalError, TrainState
 
 WORK_PER_CALL = {"cpu": 2e10, "other": 1e12}  # multiplications of a device per call: around a second
-UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
+UNITS = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
 LOG_POINTS = 50  # calls a run is cut into at least
 
 
@@ -242,7 +242,7 @@ def _means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
 
 def readable(size: float) -> str:
     """`1.2 GB`."""
-    unit = next((u for u in ("GB", "MB", "kB") if size >= UNITS[u]), "bytes")
+    unit = next((u for u in UNITS if size >= UNITS[u]), "bytes")
     return f"{size / UNITS.get(unit, 1):.3g} {unit}"
 
 

@@ -135,6 +135,7 @@ class Share(NamedTuple):
     games: int
     window: int  # steps of each game per iteration
     devices: int = 1  # that have such a part
+    steps: int = 2**32 - 1  # of the whole run
 
 
 class Clock(NamedTuple):

@@ -77,8 +77,8 @@ class Pathwise(Replayed):
         pooled, alike = config.reward != "own", len(set(self.critic_owner)) == 1
         self.team_critic = self.central and pooled and alike and self.outs == 1  # one value serves all agents
         told_apart = spec.n > 1 and len(set(self.critic_owner)) < spec.n and (self.central or config.agent_id)
-        name = (ID,) if told_apart and not self.team_critic else ()
-        self.sees["critic"] = (STATE if self.central else OBS, *name)
+        own = () if self.team_critic else (OBS, *((ID,) if told_apart else ()))  # whose value it is
+        self.sees["critic"] = ((STATE,) if self.central else ()) + own
         self.sees["action"] = (*self.acted_sees, *((RIVALS_ACTION,) if config.rivals else ()))
 
     @property

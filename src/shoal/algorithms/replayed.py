@@ -24,7 +24,7 @@ from .base import Metrics, Networked
 class ReplayConfig:
     """Settings every algorithm with a replay has."""
 
-    lr: float = 5e-4
+    lr: float = 1e-3
     """Learning rate of Adam."""
     anneal: bool = True
     """Let the learning rates fall linearly to 0 over the run."""
@@ -42,15 +42,15 @@ class ReplayConfig:
     """Environment steps the replay holds, over all devices."""
     warmup: int = 10_000
     """Environment steps to play before learning begins."""
-    batch: int = 64
+    batch: int = 32
     """Windows per gradient step, over all devices."""
     length: int = 8
     """Transitions of each such window."""
     burn_in: int = 0
     """Recurrent nets: transitions at a window's start that only warm the memory up, unless an episode opens there."""
-    updates: int = 1
+    updates: int = 32
     """Gradient steps each time a window of every game has been played."""
-    tau: float = 0.01
+    tau: float = 0.005
     """How far target networks move towards the online ones; 1 copies them."""
     target_every: int = 1
     """Gradient steps between two such moves."""
@@ -122,6 +122,8 @@ class Replayed(Networked):
         c = self.config
         if c.batch % share.devices:
             raise ShoalError(f"{c.batch} windows cannot be shared evenly by {share.devices} devices: change batch")
+        if c.warmup >= share.steps:
+            raise ShoalError(f"{share.steps} steps end before learning begins: lower warmup, now {c.warmup}")
         if self._slots(share) <= c.length + 1:
             raise ShoalError(
                 f"a capacity of {c.capacity} steps holds {self._slots(share)} steps of each game, fewer than a window"

@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..nets.heads import Categorical, CategoricalHead, Gaussian, SquashedHead, pick
+from ..nets.heads import Categorical, CategoricalHead, Gaussian, SquashedHead, duel, pick
 from ..nets.layers import Rng
 from ..nets.sees import OTHERS_ACTION, Scene
 from ..types import Box, Clock, Discrete, ShoalError
 from .base import Metrics
-from .pathwise import Pathwise, PathwiseConfig
+from .pathwise import Critic, Pathwise, PathwiseConfig
 from .replayed import Batch, Learner
 
 
@@ -53,7 +53,8 @@ class SAC(Pathwise):
 
     @property
     def outs(self) -> int:
-        return self.spec.action.size if self.discrete else 1
+        """Discrete: of each own action, dueling."""
+        return self.spec.action.size + 1 if self.discrete else 1
 
     @property
     def acted_sees(self) -> tuple:
@@ -88,6 +89,10 @@ class SAC(Pathwise):
             return jax.nn.one_hot(raw, self.spec.action.size)
         return policy.action(raw) * policy.used
 
+    def q(self, critics: tuple[Critic, ...], scene: Scene) -> list[Array]:
+        outs = super().q(critics, scene)
+        return [duel(out, scene.view.legal) for out in outs] if self.discrete else outs
+
     def ahead(self, learner: Learner, scene: Scene, rivals: Array | None, key: Array) -> Array:
         """min Q + α·entropy of the present policies."""
         actor, alpha = learner.params["actor"], jnp.exp(learner.params["alpha"])
@@ -96,7 +101,7 @@ class SAC(Pathwise):
         scene = scene._replace(action=self.acted(self.unit(policy, raw), scene.view), rivals=rivals)
         q = jnp.stack(self.q(learner.target["critic"], scene)).min(0)
         if self.discrete:
-            return (jnp.exp(policy.log_probs) * (q - alpha * policy.log_probs)).sum(-1)
+            return (jnp.exp(policy.log_probs) * q).sum(-1) + alpha * policy.entropy() * scene.view.alive
         bonus = -alpha * policy.log_prob(raw) * scene.view.alive
         return q[..., 0] + (bonus.sum(-1, keepdims=True) if self.team_critic else bonus)
 

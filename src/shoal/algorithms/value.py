@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..explore import SCHEDULES, epsilon_greedy
-from ..nets.heads import best, pick
+from ..nets.heads import best, duel, pick
 from ..nets.layers import Dense, Rng
 from ..nets.sees import Scene, look
 from ..nets.torsos import Parts
@@ -65,12 +65,8 @@ class Utility(eqx.Module):
 
     def __call__(self, parts: Parts, carry: Array, first: Array, legal: Array) -> tuple[Array, Array]:
         features, carry = self.torso(parts, carry, first)
-        q, size = self.out(features), legal.shape[-1]
-        if q.shape[-1] > size:  # Wang et al. 2016, eq. 9, over the legal actions
-            value, gain = q[..., size:], q[..., :size]
-            mean = (gain * legal).sum(-1, keepdims=True) / jnp.maximum(legal.sum(-1, keepdims=True), 1)
-            q = value + gain - mean
-        return q, carry
+        out = self.out(features)
+        return (duel(out, legal) if out.shape[-1] > legal.shape[-1] else out), carry
 
 
 class Value(Replayed):
@@ -142,10 +138,13 @@ class Value(Replayed):
         """`[T,B,N or 1]` of each error; adds up to 1 over all devices."""
         return batch.weight.sum(-1, keepdims=True) if self.mixes else batch.weight
 
-    def regression(self, q: Array, target: Array, batch: Batch) -> tuple[Array, tuple[Metrics, Array]]:
+    def regression(
+        self, q: Array, target: Array, batch: Batch, stress: Array | float = 1.0
+    ) -> tuple[Array, tuple[Metrics, Array]]:
+        """Squared errors, some of them stressed more than others."""
         weight = self.weight(batch)
         error = q - jax.lax.stop_gradient(target)
-        loss = (0.5 * error**2 * weight * batch.importance[:, None]).sum()
+        loss = (0.5 * error**2 * weight * stress * batch.importance[:, None]).sum()
         metrics = {"loss": loss, "q": (q * weight).sum(), "error": (jnp.abs(error) * weight).sum()}
         return loss, (metrics, surprise(error, weight))
 

@@ -57,10 +57,9 @@ class Weighted(QMIX):
         inner = self.central(params, batch)[:-1]
         target = self.targets(batch, self.star(learner.target, self.central(learner.target, batch), ahead, view))
         star, q = self.star(params, inner, action, now), self.joint(params, online[:-1], action, now)
-        top = best(online[:-1], now.legal)
+        top = jnp.where(now.alive, best(online[:-1], now.legal), action)
         lighter = self.lighter(q, target, action, top, self.star(params, inner, top, now))
-        weighed = batch._replace(weight=batch.weight * jax.lax.stop_gradient(jnp.where(lighter, self.config.alpha, 1)))
-        loss, (metrics, wrong) = self.regression(q, target, weighed)
+        loss, (metrics, wrong) = self.regression(q, target, batch, jnp.where(lighter, self.config.alpha, 1.0))
         central, _ = self.regression(star, target, batch)
         return loss + central, (metrics | {"central_loss": central}, wrong)
 

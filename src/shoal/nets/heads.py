@@ -200,6 +200,18 @@ def best(values: Array, legal: Array) -> Array:
     return jnp.argmax(jnp.where(legal, values, -jnp.inf), -1)
 
 
+def duel(out: Array, legal: Array) -> Array:
+    """Values of actions `[…,A]` from their advantages and one more number, the value they all share.
+
+    Wang et al. 2016, eq. 9, the mean over legal actions: the error of the value, the same for every action and by far
+    the larger, is kept out of what tells them apart.
+    """
+    size = legal.shape[-1]
+    value, gain = out[..., size:], out[..., :size]
+    mean = (gain * legal).sum(-1, keepdims=True) / jnp.maximum(legal.sum(-1, keepdims=True), 1)
+    return value + gain - mean
+
+
 def pick(values: Array, action: Array) -> Array:
     """`values[…,action]`, as a masked sum: its gradient then needs no scatter."""
     return (values * jax.nn.one_hot(action, values.shape[-1])).sum(-1)

@@ -80,18 +80,17 @@ def unroll(hidden: Dense, gates: Array, carry: Array, keep: Array) -> Array:
 
 
 def _forward(hidden: Dense, gates: Array, carry: Array, keep: Array) -> tuple[Array, tuple[Array, ...]]:
-    def step(h: Array, now: tuple[Array, Array]) -> tuple[Array, tuple[Array, ...]]:
-        x, kept = now
+    def step(h: Array, now: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
+        reset_x, update_x, new_x, kept = now
         before = h * kept
-        recurrent = hidden(before)
-        reset, update, new_x = jnp.split(x, 3, -1)
-        reset_h, update_h, new_h = jnp.split(recurrent, 3, -1)
-        reset, update = jax.nn.sigmoid(reset + reset_h), jax.nn.sigmoid(update + update_h)
+        reset_h, update_h, new_h = jnp.split(hidden(before), 3, -1)
+        reset, update = jax.nn.sigmoid(reset_x + reset_h), jax.nn.sigmoid(update_x + update_h)
         new = jnp.tanh(new_x + reset * new_h)
         h = new + update * (before - new)
         return h, (h, before, reset, update, new, new_h)
 
-    _, (states, *saved) = jax.lax.scan(step, carry, (gates, keep))
+    # Split before the scan: cut out of each step's slice, XLA computes the gates at a third of the speed.
+    _, (states, *saved) = jax.lax.scan(step, carry, (*jnp.split(gates, 3, -1), keep))
     return states, tuple(saved)
 
 
