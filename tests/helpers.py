@@ -12,16 +12,24 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
-from shoal.algorithms import ALGORITHMS, find
+from shoal import algorithms
+from shoal.algorithms import chance, find
 from shoal.algorithms.policy import Policy
+from shoal.algorithms.replayed import Batch, Learner
+from shoal.collect import Play, collect
 from shoal.envs import Env, make
 from shoal.loop import Loop
-from shoal.memory import Rollout
+from shoal.memory import Drawn, Replay, Rollout
 from shoal.parallel import AXIS, shares
-from shoal.types import Clock, TrainState, Window
+from shoal.types import Clock, Share, TrainState, Window
 
-LEARNERS = tuple(name for name in ALGORITHMS if name != "random")
+POLICY, VALUE, PATHWISE = (
+    tuple(kind.name for kind in family) for family in (algorithms.POLICY, algorithms.VALUE, algorithms.PATHWISE)
+)
+REPLAYED = (*VALUE, *PATHWISE)
+LEARNERS = (*POLICY, *REPLAYED)
 TINY = {"hidden": 8, "layers": 1, "lr": 1e-2}
+OFF = {"warmup": 0, "capacity": 320, "batch": 8, "length": 6, "updates": 2}  # off-policy: learn at once, from little
 TEAM = "agent"
 OWN, SAME = PartitionSpec(AXIS), PartitionSpec()  # each device its part along the first axis, or all the same
 
@@ -116,7 +124,8 @@ def learnt(name: str, **settings: Any) -> Any:
 
     def whole(window: Window, clock: Clock) -> tuple[Any, Any]:
         learner = algorithm.init(np.random.default_rng(0))
-        memory = algorithm.remember(algorithm.memory(learner, window.view.first.shape[1]), window)
+        share = Share(games=window.view.first.shape[1], window=len(window.action))
+        memory = algorithm.remember(algorithm.memory(learner, share), window)
         return learner, algorithm.learn(learner, memory, jax.random.key(0), clock)[0]
 
     return jax.jit(on_devices(whole))
@@ -137,3 +146,94 @@ def first_step(name: str, **settings: Any) -> Any:
 
 def clock(steps: float = 0.0, progress: float = 0.0) -> Clock:
     return Clock(jnp.float32(steps), jnp.float32(progress))
+
+
+# -- off-policy -------------------------------------------------------------------------------------------------------
+
+
+class Studied(NamedTuple):
+    """A learner that has not learnt yet, what it played, and a batch of that."""
+
+    algorithm: Any
+    learner: Learner
+    memory: Replay
+    drawn: Drawn
+    batch: Batch
+    played: Any  # Window of all steps from the first on; its record is what `watch` made of each
+
+
+@cache
+def studied(
+    name: str, env: Env | None = None, team: str = TEAM, windows: int = 4, watch: Any = None, **settings: Any
+) -> Studied:
+    """4 games of so many windows of 10 steps, all kept; `watch(algorithm, learner, view, carry)` sees every act."""
+    env = env or mortal()
+    algorithm = build(name, env, team, **(TINY | OFF | settings))
+    players = {other: algorithm if other == team else chance(spec) for other, spec in env.teams.items()}
+    if watch:
+        algorithm.act = partial(_watched, watch, algorithm)
+
+    def whole() -> tuple:
+        learner = algorithm.init(np.random.default_rng(0))
+        learners = {other: learner if other == team else () for other in players}
+        memory = algorithm.memory(learner, Share(games=4, window=10))
+        game, views = env.reset(jax.random.key(0), 4)
+        play = Play(game, views, {other: one.carry(learners[other], 4) for other, one in players.items()})
+
+        def step(state: tuple, key: Array) -> tuple:
+            play, memory = state
+            play, seen = collect(env, players, learners, play, key, clock(), 10)
+            return (play, algorithm.remember(memory, seen[team])), seen[team]
+
+        (_, memory), seen = jax.lax.scan(step, (play, memory), jax.random.split(jax.random.key(1), windows))
+        c = algorithm.config
+        drawn = memory.draw(jax.random.key(2), c.batch, c.length, algorithm.sees_rivals)
+        return learner, memory, drawn, algorithm.batch(drawn), seen
+
+    learner, memory, drawn, batch, seen = jax.device_get(jax.jit(on_devices(whole))())
+    vars(algorithm).pop("act", None)
+    return Studied(algorithm, learner, memory, drawn, batch, _joined(seen))
+
+
+def _watched(watch: Any, algorithm: Any, learner: Any, key: Array, view: Any, carry: Any, now: Clock, greedy: bool):
+    decision = type(algorithm).act(algorithm, learner, key, view, carry, now, greedy)
+    return decision._replace(record=watch(algorithm, learner, view, carry))
+
+
+def _joined(seen: Window) -> Window:
+    """Windows one after the other as one: instant 0 of each but the first is the last of the one before."""
+    whole = jax.tree.map(lambda x: np.concatenate([x[0, :1], *x[:, 1:]]), seen.view)
+    action, record, rivals = jax.tree.map(np.concatenate, (seen.action, seen.record, seen.rivals))
+    return Window(whole, action, record, (), (), rivals)
+
+
+def call(f: Callable, *args: Any) -> Any:
+    """What `f` gives on one device, on the host."""
+    return jax.device_get(jax.jit(on_devices(f))(*args))
+
+
+def altered(learner: Learner, part: str, field: str = "params", by: float = 0.5) -> Learner:
+    """The learner with one of its nets moved."""
+    nets = dict(getattr(learner, field))
+    nets[part] = jax.tree.map(lambda x: x + by, nets[part])
+    return learner._replace(**{field: nets})
+
+
+@cache
+def replayed(name: str, torso: str = "mlp", sharing: str = "shared", env: Env | None = None) -> tuple:
+    """Three iterations of an off-policy algorithm on the mortal game: it, its first learner, state and metrics."""
+    env = env or mortal()
+    algorithm = build(name, env, torso=torso, sharing=sharing, last_action=True, **TINY, **OFF)
+    state, metrics = run(Loop(env, {TEAM: algorithm}, games=4, window=10, steps=1000), 3)
+    return algorithm, algorithm.init(np.random.default_rng(0)), state, metrics
+
+
+def traced(name: str, torso: str, sharing: str, env: Env) -> dict:
+    """Shapes of an iteration's metrics, nothing compiled."""
+    algorithm = build(name, env, torso=torso, sharing=sharing, last_action=True, **TINY, **OFF)
+    loop = Loop(env, {TEAM: algorithm}, games=4, window=10, steps=1000)
+    learners = {TEAM: algorithm.init(np.random.default_rng(0))}
+    state = jax.eval_shape(loop._open_all, learners, jax.random.key(0))
+    after, metrics = jax.eval_shape(loop.program(1), state)
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), after) == jax.tree.map(lambda x: (x.shape, x.dtype), state)
+    return metrics[TEAM]

@@ -16,8 +16,9 @@ from shoal.types import Discrete, ShoalError, View, Window
 
 B = 3
 IDS = sorted(envs.GAMES)
-CHANCE_FREE = {"matrix/climbing", "matrix/penalty", "matrix/matching_pennies", "test/endless"}
-TRULY_ENDING = {"matrix/climbing", "matrix/penalty", "matrix/matching_pennies", "test/memory", "test/mortal"}
+MATRICES = {env_id for env_id in IDS if env_id.startswith("matrix/")}
+CHANCE_FREE = MATRICES | {"test/endless"}
+TRULY_ENDING = MATRICES | {"test/memory", "test/mortal"}
 LENGTHS = ("max_cycles", "repetitions", "length")
 FAST = {"xla_backend_optimization_level": 0}  # to compile, not to run
 
@@ -79,6 +80,20 @@ def test_spec_is_honest(env_id):
         for i, size in enumerate(spec.obs_sizes):
             assert not view.obs[:, :, i, size:].any()
         assert set(np.unique(view.discount)) <= {0.0, 1.0}
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_teams_know_of_each_other(env_id):
+    """How wide the others' actions are, and whether the state is just the team's own observations side by side."""
+    game = short(env_id, 3)
+    views, _ = stream(game, 4)
+    for team, spec in game.teams.items():
+        others = [other.n * other.action.size for name, other in game.teams.items() if name != team]
+        assert spec.rivals == sum(others)
+        side_by_side = views[team].obs.reshape(*views[team].first.shape, -1)
+        same = side_by_side.shape == views[team].state.shape and np.array_equal(side_by_side, views[team].state)
+        assert not spec.joined or same
+        assert spec.joined or len(game.teams) > 1 or not same
 
 
 @pytest.mark.parametrize("env_id", IDS)
@@ -220,6 +235,9 @@ def test_mortal_agents_die_and_the_team_plays_on():
         ("matrix/penalty", {}, (2, 2), (-100, -100)),
         ("matrix/penalty", {"k": -7}, (0, 0), (-7, -7)),
         ("matrix/penalty", {"repetitions": 1}, (2, 0), (10, 10)),
+        ("matrix/nonmonotonic", {}, (0, 0), (8, 8)),
+        ("matrix/nonmonotonic", {}, (2, 0), (-12, -12)),
+        ("matrix/nonmonotonic", {}, (1, 2), (0, 0)),
         ("matrix/matching_pennies", {}, (1, 1), (1, -1)),
         ("matrix/matching_pennies", {}, (1, 0), (-1, 1)),
     ],

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import OWN, SAME, TEAM, TINY, assert_close, bits, build, clock, mortal, on_devices, probe, run
+from helpers import OFF, OWN, SAME, TEAM, TINY, assert_close, bits, build, clock, mortal, on_devices, probe, run
 from jax import Array
 from jax.sharding import PartitionSpec
 
@@ -24,46 +24,56 @@ from shoal.types import Discrete, ShoalError, Spec
 # -- one team, one device ---------------------------------------------------------------------------------------------
 
 
+KINDS = {
+    "ppo": {"torso": "gru", "minibatches": 2, "epochs": 2, **TINY},
+    "dqn": {"torso": "gru", "priority": 0.6, "last_action": True, **TINY, **OFF},
+    "maddpg": TINY | OFF,
+}
+
+
 @cache
-def small():
+def small(name: str = "ppo"):
     """A loop, its program of one iteration, and a copy of its first state."""
     env = mortal()
-    loop = Loop(env, {TEAM: build("ppo", env, torso="gru", minibatches=2, epochs=2, **TINY)}, 4, 8, 1000)
+    loop = Loop(env, {TEAM: build(name, env, **KINDS[name])}, 4, 8, 1000)
     return loop, loop.program(1), jax.tree.map(np.array, loop.init(0))
 
 
-def after(state, iterations: int):
+def after(state, iterations: int, name: str = "ppo"):
     """A copy of the state so many iterations later."""
-    loop, step, _ = small()
+    loop, step, _ = small(name)
     for _ in range(iterations):
         state, _ = step(jax.device_put(state, loop.shardings))
     return jax.tree.map(np.array, state)
 
 
-def test_a_run_repeats_to_the_bit_and_another_seed_differs():
-    loop, _, state = small()
-    assert bits(after(state, 2)) == bits(after(loop.init(0), 2))
-    other = after(loop.init(1), 2)
-    for ours, theirs in ((after(state, 2).views, other.views), (after(state, 2).learners, other.learners)):
-        assert bits(ours) != bits(theirs)
+@pytest.mark.parametrize("name", KINDS)
+def test_a_run_repeats_to_the_bit_and_another_seed_differs(name):
+    loop, _, state = small(name)
+    assert bits(after(state, 2, name)) == bits(after(loop.init(0), 2, name))
+    ours, other = after(state, 2, name), after(loop.init(1), 2, name)
+    assert bits(ours.views) != bits(other.views) and bits(ours.learners) != bits(other.learners)
 
 
-def test_trap_27_the_state_decides_the_future():
-    """Going on from a copy of the state, with nothing else kept, is going on."""
-    _, _, state = small()
-    assert bits(after(after(state, 2), 1)) == bits(after(state, 3))
+@pytest.mark.parametrize("name", KINDS)
+def test_trap_27_the_state_decides_the_future(name):
+    """Going on from a copy of the state, with nothing else kept, is going on: replay, priorities, targets and all."""
+    _, _, state = small(name)
+    assert bits(after(after(state, 2, name), 1, name)) == bits(after(state, 3, name))
 
 
-def test_the_state_is_plain_arrays():
+@pytest.mark.parametrize("name", KINDS)
+def test_the_state_is_plain_arrays(name):
     """Nothing else could be saved: no keys of a special type, no Python numbers, no functions."""
-    for leaf in jax.tree.leaves(small()[0].init(0)):
+    for leaf in jax.tree.leaves(small(name)[0].init(0)):
         assert isinstance(leaf, jax.Array)
         np.asarray(leaf)
 
 
-def test_the_program_keeps_the_states_types():
-    _, _, state = small()
-    for ours, theirs in zip(jax.tree.leaves(after(state, 1)), jax.tree.leaves(state), strict=True):
+@pytest.mark.parametrize("name", KINDS)
+def test_the_program_keeps_the_states_types(name):
+    _, _, state = small(name)
+    for ours, theirs in zip(jax.tree.leaves(after(state, 1, name)), jax.tree.leaves(state), strict=True):
         assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
 
 
@@ -162,6 +172,12 @@ def test_teams_with_different_algorithms_each_have_their_own_learner():
         assert bits(state.learners[team].params) != bits(fresh[team].params)
     assert "clip_fraction" in metrics["odd"] and "clip_fraction" not in metrics["even"]
     np.testing.assert_allclose(metrics["returns"]["even"], -metrics["returns"]["odd"], atol=1e-5)
+
+
+def test_on_policy_and_off_policy_teams_play_each_other():
+    _, state, metrics = against("matrix/matching_pennies", even="dqn", odd="mappo")
+    assert state.learners["even"].updates == 0 and not metrics["even"]["updates"].any()  # too early: 10,000 steps
+    assert state.memories["even"].size == 16 and state.learners["odd"].scale.windows > 1
 
 
 def test_a_scripted_team_learns_nothing_while_the_other_does():

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import (
-    LEARNERS,
+    POLICY,
     TEAM,
     TINY,
     Probe,
@@ -33,11 +33,12 @@ from shoal.explore import floored
 from shoal.loop import Loop
 from shoal.memory import Rollout
 from shoal.nets.heads import masked
+from shoal.nets.sees import as_input
 from shoal.optim import adam, annealed, descend
 from shoal.parallel import shares
 from shoal.types import Window
 
-MEMBERS = [(name, torso, sharing) for name in LEARNERS for torso in ("mlp", "gru") for sharing in ("shared", "own")]
+MEMBERS = [(name, torso, sharing) for name in POLICY for torso in ("mlp", "gru") for sharing in ("shared", "own")]
 
 
 @pytest.fixture(params=MEMBERS, ids="-".join)
@@ -88,7 +89,7 @@ def corrupted(window: Window) -> Window:
     return window._replace(view=window.view._replace(obs=obs, reward=reward, legal=legal), record=record)
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", POLICY)
 def test_trap_11_the_dead_and_dummy_steps_influence_nothing(name):
     """Losses, entropy, advantage and value statistics: the learner is the same to the bit."""
     learn, window = learnt(name, reward="own"), probe("ppo").seen.window
@@ -97,7 +98,7 @@ def test_trap_11_the_dead_and_dummy_steps_influence_nothing(name):
     assert bits(after) == bits(learn(corrupted(window), clock())[1])
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", POLICY)
 def test_trap_14_the_learning_rate_reaches_zero_with_the_last_environment_step(name):
     before, after = learnt(name, reward="own")(probe("ppo").seen.window, clock(progress=1.0))
     assert bits(before.params) == bits(after.params)
@@ -255,7 +256,11 @@ def told():
 
     def whole(action):
         _, batch, _ = algorithm.prepare(seen.learner, seen.memory, jax.random.key(0), seen.clock)
-        batch = batch._replace(scene=batch.scene._replace(action=action), weight=shares(batch.weight))
+        batch = batch._replace(
+            scene=batch.scene._replace(action=as_input(action, algorithm.spec)),
+            record=batch.record._replace(raw=action),
+            weight=shares(batch.weight),
+        )
         metrics = algorithm.losses(seen.learner.params, seen.learner, batch, seen.clock)[1]
         return metrics["advantage"], metrics["probs"]
 

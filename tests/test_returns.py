@@ -8,17 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import LEARNERS, TINY, build, clock, on_devices
+from helpers import POLICY, TINY, build, clock, on_devices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.envs import make
 from shoal.parallel import moments, shares
-from shoal.returns import advantages, pool
-from shoal.types import View, Window
+from shoal.returns import advantages, n_step, pool
+from shoal.types import Share, View, Window
 
 LENGTH = 12  # transitions of the streams below
 adv = jax.jit(advantages)
+by_steps = jax.jit(n_step, static_argnums=5)
 
 
 class Stream(NamedTuple):
@@ -31,6 +32,9 @@ class Stream(NamedTuple):
 
     def targets(self, gamma: float, lam: float) -> np.ndarray:
         return np.asarray(adv(*self, gamma, lam) + self.values[:-1])
+
+    def n_step(self, gamma: float, n: int) -> np.ndarray:
+        return np.asarray(by_steps(self.reward, self.discount, self.values, self.valid > 0, gamma, n))
 
 
 class Trajectory(NamedTuple):
@@ -81,6 +85,17 @@ def alone(episode: Trajectory, gamma: float, lam: float) -> np.ndarray:
     return np.array(targets)
 
 
+def alone_by_steps(episode: Trajectory, gamma: float, n: int) -> np.ndarray:
+    """n-step targets of one trajectory by their definition: up to n rewards, then the value there unless it ended."""
+    length, targets = len(episode.reward), []
+    for t in range(length):
+        end = min(t + n, length)
+        gain = sum(gamma ** (k - t) * episode.reward[k] for k in range(t, end))
+        over = episode.ended and end == length
+        targets.append(gain + (0.0 if over else gamma ** (end - t) * episode.values[end]))
+    return np.array(targets)
+
+
 def one_episode(length: int, ended: bool, reward: np.ndarray, value: float, junk: float = 0.0) -> Stream:
     """An episode at the window's start, junk in the rows after it."""
     episodes = [Trajectory(reward, np.full(length + 1, value), ended)]
@@ -97,6 +112,31 @@ def test_trap_02_targets_of_a_stream_are_those_of_each_trajectory_alone(episodes
     ours = stream.targets(gamma, lam)
     np.testing.assert_allclose(ours[stream.valid > 0], expected, rtol=1e-4, atol=1e-4)
     assert (ours == stream.values[:-1])[stream.valid == 0].all()  # nothing to learn on a dummy transition
+
+
+@settings(max_examples=100, deadline=None)
+@given(trajectories(), st.sampled_from([1, 2, 3, 5, 12, 20]), st.sampled_from([0.9, 1.0]))
+def test_trap_02_n_step_targets_of_a_stream_are_those_of_each_trajectory_alone(episodes, n, gamma):
+    stream, shown = concatenated(episodes, junk=123.0)
+    expected = np.concatenate([alone_by_steps(episode, gamma, n) for episode in shown])
+    ours = stream.n_step(gamma, n)
+    np.testing.assert_allclose(ours[stream.valid > 0], expected, rtol=1e-4, atol=1e-4)
+    assert (ours == stream.values[:-1])[stream.valid == 0].all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(trajectories())
+def test_one_step_targets_are_those_of_lambda_zero_and_many_those_of_one(episodes):
+    stream, _ = concatenated(episodes, junk=123.0)
+    for n, lam in ((1, 0.0), (LENGTH, 1.0)):
+        np.testing.assert_allclose(stream.n_step(0.9, n), stream.targets(0.9, lam), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 3, 5])
+def test_trap_01_n_step_targets_bootstrap_where_time_ran_out(n):
+    """V ≡ 10 = 1 / (1 - 0.9) is its own target, whatever follows."""
+    stream = one_episode(3, ended=False, reward=np.ones(3), value=10.0, junk=-7.0)
+    np.testing.assert_allclose(stream.n_step(0.9, n)[:3], 10.0, rtol=1e-5)
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.5, 1.0])
@@ -121,6 +161,7 @@ def test_trap_03_lambda_returns_on_an_early_truncation():
 def test_trap_05_whatever_follows_a_true_terminal_stays_out_of_the_sum(junk):
     stream = one_episode(3, ended=True, reward=np.ones(3), value=junk, junk=junk)
     np.testing.assert_allclose(stream.targets(0.9, 1.0)[:3], [2.71, 1.90, 1.00], rtol=1e-3 if junk == 1e4 else 1e-5)
+    np.testing.assert_allclose(stream.n_step(0.9, 5)[:3], [2.71, 1.90, 1.00], rtol=1e-5)
 
 
 def test_trap_06_a_reward_given_only_on_the_terminal_step_reaches_every_action():
@@ -191,7 +232,7 @@ def test_trap_09_an_empty_mask_gives_zero():
 
 
 @pytest.mark.parametrize("torso", ["mlp", "gru"])
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", POLICY)
 def test_trap_09_no_product_broadcasts_to_another_shape(name, torso):
     """Time, games and agents are 5, 4 and 3: everything a member learns from is exactly `[5,4,3]`."""
     env = make("test/mortal", n=3)
@@ -205,7 +246,9 @@ def test_trap_09_no_product_broadcasts_to_another_shape(name, torso):
         decision = algorithm.act(learner, jax.random.key(0), view, carry, clock(), False)
         views = jax.tree.map(lambda x: jnp.stack([x] * 6), view)
         action, record = jax.tree.map(lambda x: jnp.stack([x] * 5), (decision.action, decision.record))
-        memory = algorithm.remember(algorithm.memory(learner, 4), Window(views, action, record, carry, decision.carry))
+        memory = algorithm.remember(
+            algorithm.memory(learner, Share(4, 5)), Window(views, action, record, carry, decision.carry)
+        )
         return algorithm.prepare(learner, memory, jax.random.key(0), clock())[1]
 
     batch = jax.eval_shape(on_devices(prepare))

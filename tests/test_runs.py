@@ -71,6 +71,44 @@ def test_the_protocol_is_stored(done: trainer.Result):
     assert protocol["devices"] == 2
 
 
+OFF_POLICY: dict[str, Any] = {
+    "warmup": 40,
+    "capacity": 400,
+    "batch": 8,
+    "length": 4,
+    "updates": 3,
+    "minibatches": None,
+}
+
+
+def replay_run(out: Path, algorithm: str, **options: Any) -> trainer.Result:
+    sizes = {key: value for key, value in (TINY | OFF_POLICY).items() if value is not None}
+    return shoal.train(algorithm, "test/identity", **(sizes | {"out": str(out)} | options))
+
+
+@pytest.mark.parametrize("name", ["vdn", "sac"])
+def test_trap_17_26_a_run_with_a_replay_stores_its_protocol_and_its_policy(name: str, tmp_path: Path):
+    """3 x 8 x 4 transitions learnt from for every 4 x 5 played; nothing is told of losses before any is there."""
+    result = replay_run(tmp_path, name, reward="sum")
+    protocol = json.loads((result.path / "config.json").read_text())["protocol"]
+    assert protocol["teams"] == {"agent": {"reward": "sum", "updates_per_step": 4.8}}
+    told = [line for line in lines(result.path) if "agent/updates" in line]
+    losses = [name for name in told[-1] if name.endswith("loss")]
+    assert losses and told[-1]["agent/updates"] > 0
+    for line in told:
+        assert line["agent/updates"] > 0 or not any(name in line for name in losses)
+    assert told[0]["agent/updates"] == 0 and sum(line["agent/updates"] for line in told) % 3 == 0
+    assert shoal.load(result.path).evaluate(3, seed=0).score() == result.scores
+
+
+def test_equal_seeds_repeat_a_run_with_a_replay_exactly(tmp_path: Path):
+    weights = []
+    for name, seed in (("one", 0), ("again", 0), ("other", 1)):
+        result = replay_run(tmp_path, "dqn", name=name, seed=seed, priority=0.6)
+        weights.append((result.path / "policy" / "weights.safetensors").read_bytes())
+    assert weights[0] == weights[1] != weights[2]
+
+
 def test_evaluations_before_during_and_after(done: trainer.Result):
     """Trap 25: one row per evaluation episode and agent, and evaluation is no training step."""
     evaluated = [line["env_step"] for line in lines(done.path) if "evaluation/agent/return" in line]
@@ -170,6 +208,20 @@ def test_a_preset_fits_its_dataclasses_and_differs_from_them(algorithm: str, env
     Config.build(env, teams, tables["env"], tables["settings"])
     text = presets.path(algorithm, env).read_text()
     assert text.startswith(f"# shoal train {algorithm} {env}")
+
+
+def test_presets_of_teams_are_put_side_by_side():
+    """Each team's algorithm has its own; the run's settings are those of the first team that has any."""
+    env = "mpe/simple_spread"
+    both = presets.sides({"one": "dqn", "two": "mappo", "three": "coma"}, env)
+    mappo, coma = presets.load("mappo", env), presets.load("coma", env)
+    assert both.teams["two"] == mappo["algorithm"] and both.teams["three"] == coma["algorithm"]
+    if ("dqn", env) not in presets.shipped():
+        assert both.settings == mappo["settings"] and both.used == ("mappo", "coma")
+    assert presets.sides({"": "mappo"}, env, wanted=False) == ({}, {}, {"": {}}, ())
+    assert presets.note((), env, "--no-preset") == ""
+    note = presets.note(("mappo", "coma"), env, "--no-preset")
+    assert "mappo and of coma on mpe/simple_spread" in note and "--no-preset" in note
 
 
 def test_wrong_values_are_named():
