@@ -70,7 +70,7 @@ class Duplex(eqx.Module):
 
     def __call__(self, q: Array, best: Array, state: Array, joint: Array) -> Array:
         """Utilities `[T,B,N]` of the actions taken, `joint [T,B,N·A]`, and of the best ones, to `[T,B,1]`."""
-        scale, shift = jnp.abs(self.scale(state)) + 1e-10, self.shift(state)
+        scale, shift = jnp.abs(1 + self.scale(state)) + 1e-10, self.shift(state)  # near 1 at the start
         # Eq. 6-8 as the authors compute them: V + λA = Q + (λ-1)A, the last A held fixed, so that a λ near 0 does not
         # keep an agent from learning.
         utility, advantage = scale * q + shift, jax.lax.stop_gradient(scale * (q - best))
