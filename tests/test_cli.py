@@ -55,7 +55,7 @@ MISTAKES = {
     "uneven batch": (["train", "dqn", "test/identity", "--batch", "33", "--devices", "2"], "change batch"),
     "too many steps to sum": (["train", "dqn", "test/identity", "--n-step", "9"], "do not fit a window of 8"),
     "two kinds of target": (["train", "dqn", "test/identity", "--n-step", "2", "--lam", "0.5"], "not both"),
-    "burn-in too long": (["train", "dqn", "test/identity", "--burn-in", "8"], "burn_in must be smaller"),
+    "burn-in too long": (["train", "dqn", "test/identity", "--burn-in", "8"], "do not fit a window of 8"),
     "impossible chance": (["train", "dqn", "test/identity", "--epsilon", "1.5"], "epsilon must lie between"),
     "no rivals for one's own critic": (["train", "ddpg", "mpe/simple_tag", "--rivals"], "take maddpg"),
     "discrete only": (["train", "coma", "test/continuous_identity"], "choose another algorithm"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shlex
 import signal
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 import shoal
 from shoal import algorithms, envs, presets, runs, trainer
+from shoal.assemble import assemble
 from shoal.config import Config, Settings, fill
 from shoal.display import Display
 from shoal.player import Player
@@ -206,18 +208,19 @@ def test_a_preset_fits_its_dataclasses_and_differs_from_them(algorithm: str, env
     assert kind.name == algorithm
     teams = {team: (algorithm, tables["algorithm"]) for team in envs.make(env, **tables["env"]).teams}
     Config.build(env, teams, tables["env"], tables["settings"])
-    text = presets.path(algorithm, env).read_text()
-    assert text.startswith(f"# shoal train {algorithm} {env}")
+    command = shlex.split(presets.path(algorithm, env).read_text().splitlines()[0])
+    assert command[:3] == ["#", "shoal", "train"]
+    config, note = assemble(command[3:])
+    assert config.env == env and f"the preset of {algorithm} on" in note
 
 
 def test_presets_of_teams_are_put_side_by_side():
     """Each team's algorithm has its own; the run's settings are those of the first team that has any."""
     env = "mpe/simple_spread"
-    both = presets.sides({"one": "dqn", "two": "mappo", "three": "coma"}, env)
+    both = presets.sides({"one": "random", "two": "mappo", "three": "coma"}, env)
     mappo, coma = presets.load("mappo", env), presets.load("coma", env)
     assert both.teams["two"] == mappo["algorithm"] and both.teams["three"] == coma["algorithm"]
-    if ("dqn", env) not in presets.shipped():
-        assert both.settings == mappo["settings"] and both.used == ("mappo", "coma")
+    assert both.settings == mappo["settings"] and both.used == ("mappo", "coma")
     assert presets.sides({"": "mappo"}, env, wanted=False) == ({}, {}, {"": {}}, ())
     assert presets.note((), env, "--no-preset") == ""
     note = presets.note(("mappo", "coma"), env, "--no-preset")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -64,6 +65,63 @@ class Algorithm:
         raise NotImplementedError
 
 
+def positive(config: Any, *fields: str) -> None:
+    """Refuse settings that are not greater than 0."""
+    for field in fields:
+        if getattr(config, field) <= 0:
+            raise ShoalError(f"{field} must be greater than 0, not {getattr(config, field)}")
+
+
+def not_negative(config: Any, *fields: str) -> None:
+    """Refuse settings below 0."""
+    for field in fields:
+        if getattr(config, field) < 0:
+            raise ShoalError(f"{field} must not be negative, not {getattr(config, field)}")
+
+
+def fraction(config: Any, *fields: str) -> None:
+    """Refuse settings that do not lie between 0 and 1."""
+    for field in fields:
+        if not 0 <= getattr(config, field) <= 1:
+            raise ShoalError(f"{field} must lie between 0 and 1, not {getattr(config, field)}")
+
+
+@dataclass(frozen=True)
+class NetConfig:
+    """Settings of everything that learns with nets."""
+
+    lr: float = 5e-4
+    """Learning rate of Adam."""
+    anneal: bool = True
+    """Let the learning rates fall linearly to 0 over the run."""
+    max_grad_norm: float = 10.0
+    """Norm to which the gradient of each part, such as the actor or the critic, is clipped."""
+    gamma: float = 0.99
+    """Discount of future rewards."""
+    reward: Literal["own", "mean", "sum"] = "own"
+    """What each agent learns from: its own reward, or the team's pooled by mean or sum."""
+    torso: Literal["mlp", "gru"] = "mlp"
+    """Feed-forward, or recurrent: the last hidden layer is then a GRU."""
+    hidden: int = 64
+    """Units per layer."""
+    layers: int = 2
+    """Hidden layers."""
+    activation: Literal["tanh", "relu"] = "tanh"
+    """Of the hidden layers."""
+    layer_norm: bool = False
+    """Standardise the features after each hidden layer."""
+    sharing: str = "shared"
+    """Parameters: shared by all agents, own for each, or a partition such as 0,0,1."""
+    agent_id: bool = True
+    """Tell agents that share parameters apart by a one-hot number."""
+    last_action: bool = False
+    """Show the agents their previous action."""
+
+    def __post_init__(self) -> None:
+        positive(self, "lr", "max_grad_norm", "hidden", "layers")
+        fraction(self, "gamma")
+
+
 class Carry(NamedTuple):
     """What an agent remembers."""
 
@@ -72,12 +130,9 @@ class Carry(NamedTuple):
 
 
 class Networked(Algorithm):
-    """An algorithm whose agents have nets: who owns them, what they see, what is carried from step to step.
+    """An algorithm whose agents have nets: who owns them, what they see, what is carried from step to step."""
 
-    Its config has `torso`, `hidden`, `layers`, `activation`, `layer_norm`, `sharing`, `agent_id` and `last_action`.
-    """
-
-    def __init__(self, config: Any, spec: Spec):
+    def __init__(self, config: NetConfig, spec: Spec):
         super().__init__(config, spec)
         self.owner = owners(config.sharing, spec)
         self.told_apart = config.agent_id and spec.n > 1 and len(set(self.owner)) < spec.n

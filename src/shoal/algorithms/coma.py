@@ -18,8 +18,8 @@ from ..nets.sees import ID, OBS, OTHERS_ACTION, STATE, Scene, as_input
 from ..nets.torsos import Parts
 from ..optim import follow
 from ..parallel import moments
-from ..types import Clock, Discrete, ShoalError
-from .base import Metrics
+from ..types import Clock, Discrete
+from .base import Metrics, fraction, not_negative, positive
 from .policy import Actor, Batch, Critic, Learner, Policy, PolicyConfig
 
 
@@ -46,11 +46,9 @@ class COMAConfig(PolicyConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.critic_epochs < 0 or self.epsilon_steps <= 0:
-            raise ShoalError("critic_epochs must not be negative, and epsilon_steps greater than 0")
-        for field in ("tau", "epsilon", "epsilon_end"):
-            if not 0 <= getattr(self, field) <= 1:
-                raise ShoalError(f"{field} must lie between 0 and 1, not {getattr(self, field)}")
+        not_negative(self, "critic_epochs")
+        positive(self, "epsilon_steps")
+        fraction(self, "tau", "epsilon", "epsilon_end")
 
 
 class Duel(eqx.Module):

@@ -14,8 +14,8 @@ from ..explore import linear
 from ..nets.heads import Point, PointHead, uniform
 from ..nets.layers import Rng
 from ..nets.sees import Scene
-from ..types import Box, Clock, ShoalError
-from .base import Metrics
+from ..types import Box, Clock
+from .base import Metrics, fraction, not_negative, positive
 from .pathwise import Pathwise, PathwiseConfig
 from .replayed import Batch, Learner
 
@@ -45,14 +45,9 @@ class DDPGConfig(PathwiseConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for field in ("noise_steps", "temperature", "delay"):
-            if getattr(self, field) <= 0:
-                raise ShoalError(f"{field} must be greater than 0, not {getattr(self, field)}")
-        for field in ("noise", "noise_end", "penalty", "smoothing"):
-            if getattr(self, field) < 0:
-                raise ShoalError(f"{field} must not be negative, not {getattr(self, field)}")
-        if not 0 <= self.epsilon <= 1:
-            raise ShoalError(f"epsilon must lie between 0 and 1, not {self.epsilon}")
+        positive(self, "noise_steps", "temperature", "delay")
+        not_negative(self, "noise", "noise_end", "penalty", "smoothing")
+        fraction(self, "epsilon")
 
 
 class DDPG(Pathwise):

@@ -18,7 +18,7 @@ from ..nets.layers import Dense, Rng, owners
 from ..nets.sees import ACTION, ID, JOINT_ACTION, OBS, RIVALS_ACTION, STATE, Scene, as_action, as_input, look, width
 from ..nets.torsos import TORSOS, Mlp, Parts, Style
 from ..types import Clock, Decision, ShoalError, Spec, View
-from .base import Carry, Metrics
+from .base import Carry, Metrics, not_negative
 from .replayed import Batch, Learner, ReplayConfig, Replayed, gradients, surprise
 
 
@@ -35,8 +35,7 @@ class PathwiseConfig(ReplayConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.critic_lr < 0:
-            raise ShoalError(f"critic_lr must not be negative, not {self.critic_lr}")
+        not_negative(self, "critic_lr")
 
 
 class Actor(eqx.Module):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -24,29 +24,19 @@ from ..optim import adam, annealed, descend
 from ..parallel import moments, shares, total
 from ..returns import advantages, pool, stakes
 from ..types import Clock, Decision, Share, ShoalError, Spec, View, Window
-from .base import Carry, Metrics, Networked
+from .base import Carry, Metrics, NetConfig, Networked, fraction, not_negative, positive
 
 
 @dataclass(frozen=True)
-class PolicyConfig:
+class PolicyConfig(NetConfig):
     """Settings every member of the family has."""
 
-    lr: float = 5e-4
-    """Learning rate of Adam."""
     critic_lr: float = 0.0
     """Learning rate of the critic; 0 takes the actor's."""
-    anneal: bool = True
-    """Let the learning rates fall linearly to 0 over the run."""
-    max_grad_norm: float = 10.0
-    """Norm to which the actor's and the critic's gradients are clipped, each."""
-    gamma: float = 0.99
-    """Discount of future rewards."""
     lam: float = 0.95
     """λ: 0 trusts the critic's next value alone, 1 the rewards of the whole window."""
     entropy: float = 0.01
     """Weight of the entropy bonus."""
-    reward: Literal["own", "mean", "sum"] = "own"
-    """What each agent learns from: its own reward, or the team's pooled by mean or sum."""
     epochs: int = 1
     """Passes over each window."""
     minibatches: int = 1
@@ -55,34 +45,16 @@ class PolicyConfig:
     """Give the window's advantages zero mean and unit variance."""
     normalise_value: bool = True
     """Let the critic predict returns in units of their running mean and deviation."""
-    torso: Literal["mlp", "gru"] = "mlp"
-    """Feed-forward, or recurrent: the last hidden layer is then a GRU."""
-    hidden: int = 64
-    """Units per layer."""
-    layers: int = 2
-    """Hidden layers."""
-    activation: Literal["tanh", "relu"] = "tanh"
-    """Of the hidden layers."""
-    layer_norm: bool = False
-    """Standardise the features after each hidden layer."""
-    sharing: str = "shared"
-    """Parameters: shared by all agents, own for each, or a partition such as 0,0,1."""
-    agent_id: bool = True
-    """Tell agents that share parameters apart by a one-hot number."""
     share_torso: bool = False
     """Let the critic read the actor's last hidden layer instead of a torso of its own."""
-    last_action: bool = False
-    """Show the actor its previous action."""
     squash: bool = False
     """Continuous actions: squash the Gaussian by tanh into the bounds instead of clipping it."""
 
     def __post_init__(self) -> None:
-        for field in ("lr", "max_grad_norm", "epochs", "minibatches", "hidden", "layers"):
-            if getattr(self, field) <= 0:
-                raise ShoalError(f"{field} must be greater than 0, not {getattr(self, field)}")
-        for field in ("gamma", "lam"):
-            if not 0 <= getattr(self, field) <= 1:
-                raise ShoalError(f"{field} must lie between 0 and 1, not {getattr(self, field)}")
+        super().__post_init__()
+        positive(self, "epochs", "minibatches")
+        not_negative(self, "critic_lr")
+        fraction(self, "lam")
 
 
 class Actor(eqx.Module):

@@ -10,7 +10,8 @@ from jax import Array
 from ..nets.layers import Rng
 from ..nets.mixers import Monotone
 from ..nets.sees import STATE
-from ..types import ShoalError, Spec, View
+from ..types import Spec, View
+from .base import positive
 from .value import MixConfig, Value, taken
 
 
@@ -25,8 +26,7 @@ class QMIXConfig(MixConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.embedding < 1 or self.hyper < 1:
-            raise ShoalError("embedding and hyper must be at least 1")
+        positive(self, "embedding", "hyper")
 
 
 class QMIX(Value):

@@ -11,7 +11,8 @@ from ..nets.heads import best
 from ..nets.layers import Rng
 from ..nets.mixers import Duplex
 from ..nets.sees import as_input
-from ..types import ShoalError, View
+from ..types import View
+from .base import positive
 from .qmix import QMIX
 from .value import MixConfig, taken
 
@@ -27,8 +28,7 @@ class QPLEXConfig(MixConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.heads < 1 or self.hyper < 1:
-            raise ShoalError("heads and hyper must be at least 1")
+        positive(self, "heads", "hyper")
 
 
 class QPLEX(QMIX):

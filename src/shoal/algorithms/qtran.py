@@ -13,8 +13,8 @@ from ..nets.heads import best
 from ..nets.layers import Rng
 from ..nets.mixers import Hyper
 from ..nets.sees import STATE, as_input
-from ..types import ShoalError, Spec, View
-from .base import Metrics
+from ..types import Spec, View
+from .base import Metrics, not_negative, positive
 from .replayed import Batch, Learner
 from .value import MixConfig, Value, taken
 
@@ -32,8 +32,8 @@ class QTRANConfig(MixConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.hyper < 1 or self.opt < 0 or self.nopt < 0:
-            raise ShoalError("hyper must be at least 1, opt and nopt not negative")
+        positive(self, "hyper")
+        not_negative(self, "opt", "nopt")
 
 
 class QTRAN(Value):

@@ -17,27 +17,21 @@ from ..optim import adam, annealed, descend, follow
 from ..parallel import AXIS, shares, total
 from ..returns import advantages, n_step, pool, stakes
 from ..types import Clock, Share, ShoalError, Spec, Window
-from .base import Metrics, Networked
+from .base import Metrics, NetConfig, Networked, fraction, not_negative, positive
 
 
 @dataclass(frozen=True)
-class ReplayConfig:
+class ReplayConfig(NetConfig):
     """Settings every algorithm with a replay has."""
 
     lr: float = 1e-3
     """Learning rate of Adam."""
-    anneal: bool = True
-    """Let the learning rates fall linearly to 0 over the run."""
-    max_grad_norm: float = 10.0
-    """Norm to which each part's gradient is clipped."""
-    gamma: float = 0.99
-    """Discount of future rewards."""
+    activation: Literal["tanh", "relu"] = "relu"
+    """Of the hidden layers."""
     n_step: int = 1
     """Rewards summed before the target's value."""
     lam: float = 0.0
     """λ of TD(λ) targets over the windows drawn, in place of n_step; 0 is off."""
-    reward: Literal["own", "mean", "sum"] = "own"
-    """What each agent learns from: its own reward, or the team's pooled by mean or sum."""
     capacity: int = 500_000
     """Environment steps the replay holds, over all devices."""
     warmup: int = 10_000
@@ -58,35 +52,17 @@ class ReplayConfig:
     """Exponent of prioritised replay; 0 draws uniformly."""
     importance: float = 0.4
     """Exponent of its importance weights at the start; it rises to 1 over the run."""
-    torso: Literal["mlp", "gru"] = "mlp"
-    """Feed-forward, or recurrent: the last hidden layer is then a GRU."""
-    hidden: int = 64
-    """Units per layer."""
-    layers: int = 2
-    """Hidden layers."""
-    activation: Literal["tanh", "relu"] = "relu"
-    """Of the hidden layers."""
-    layer_norm: bool = False
-    """Standardise the features after each hidden layer."""
-    sharing: str = "shared"
-    """Parameters: shared by all agents, own for each, or a partition such as 0,0,1."""
-    agent_id: bool = True
-    """Tell agents that share parameters apart by a one-hot number."""
-    last_action: bool = False
-    """Show the agents their previous action."""
 
     def __post_init__(self) -> None:
-        positive = ("lr", "max_grad_norm", "n_step", "capacity", "batch", "length", "updates", "target_every")
-        for field in (*positive, "hidden", "layers"):
-            if getattr(self, field) <= 0:
-                raise ShoalError(f"{field} must be greater than 0, not {getattr(self, field)}")
-        for field in ("gamma", "lam", "tau", "priority", "importance"):
-            if not 0 <= getattr(self, field) <= 1:
-                raise ShoalError(f"{field} must lie between 0 and 1, not {getattr(self, field)}")
-        if self.warmup < 0 or not 0 <= self.burn_in < self.length:
-            raise ShoalError("warmup must not be negative, and burn_in must be smaller than length")
+        super().__post_init__()
+        positive(self, "n_step", "capacity", "batch", "length", "updates", "target_every")
+        fraction(self, "lam", "tau", "priority", "importance")
+        not_negative(self, "warmup", "burn_in")
         if self.n_step > self.length - self.burn_in:
-            raise ShoalError(f"{self.n_step} steps do not fit a window of {self.length}: raise length or lower n_step")
+            raise ShoalError(
+                f"{self.n_step} steps after a burn-in of {self.burn_in} do not fit a window of {self.length}:"
+                " raise length, or lower n_step or burn_in"
+            )
         if self.n_step > 1 and self.lam:
             raise ShoalError("targets are of n_step rewards or of lam, not both: set n_step to 1 or lam to 0")
 
@@ -121,7 +97,9 @@ class Replayed(Networked):
     def check(self, share: Share) -> None:
         c = self.config
         if c.batch % share.devices:
-            raise ShoalError(f"{c.batch} windows cannot be shared evenly by {share.devices} devices: change batch")
+            raise ShoalError(
+                f"{c.batch} windows cannot be shared evenly by {share.devices} devices: change batch or devices"
+            )
         if c.warmup >= share.steps:
             raise ShoalError(f"{share.steps} steps end before learning begins: lower warmup, now {c.warmup}")
         if self._slots(share) <= c.length + 1:

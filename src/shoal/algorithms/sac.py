@@ -12,8 +12,8 @@ from jax import Array
 from ..nets.heads import Categorical, CategoricalHead, Gaussian, SquashedHead, duel, pick
 from ..nets.layers import Rng
 from ..nets.sees import OTHERS_ACTION, Scene
-from ..types import Box, Clock, Discrete, ShoalError
-from .base import Metrics
+from ..types import Box, Clock, Discrete
+from .base import Metrics, not_negative, positive
 from .pathwise import Critic, Pathwise, PathwiseConfig
 from .replayed import Batch, Learner
 
@@ -33,8 +33,8 @@ class SACConfig(PathwiseConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.alpha <= 0 or self.alpha_lr < 0:
-            raise ShoalError("alpha must be greater than 0, and alpha_lr not negative")
+        positive(self, "alpha")
+        not_negative(self, "alpha_lr")
 
 
 class SAC(Pathwise):

@@ -18,8 +18,8 @@ from ..nets.heads import best, duel, pick
 from ..nets.layers import Dense, Rng
 from ..nets.sees import Scene, look
 from ..nets.torsos import Parts
-from ..types import Clock, Decision, Discrete, ShoalError, View
-from .base import Carry, Metrics
+from ..types import Clock, Decision, Discrete, View
+from .base import Carry, Metrics, fraction, positive
 from .replayed import Batch, Learner, ReplayConfig, Replayed, gradients, surprise
 
 
@@ -42,11 +42,8 @@ class ValueConfig(ReplayConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.epsilon_steps <= 0:
-            raise ShoalError("epsilon_steps must be greater than 0")
-        for field in ("epsilon", "epsilon_end"):
-            if not 0 <= getattr(self, field) <= 1:
-                raise ShoalError(f"{field} must lie between 0 and 1, not {getattr(self, field)}")
+        positive(self, "epsilon_steps")
+        fraction(self, "epsilon", "epsilon_end")
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from jax import Array
 from ..nets.heads import best
 from ..nets.layers import Rng
 from ..nets.mixers import Free
-from ..types import ShoalError, View
-from .base import Metrics
+from ..types import View
+from .base import Metrics, fraction, positive
 from .qmix import QMIX, QMIXConfig
 from .replayed import Batch, Learner
 from .value import taken
@@ -28,8 +28,8 @@ class WQMIXConfig(QMIXConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.alpha <= 1:
-            raise ShoalError(f"alpha must lie between 0 and 1, not {self.alpha}")
+        positive(self, "alpha")
+        fraction(self, "alpha")
 
 
 class Weighted(QMIX):
