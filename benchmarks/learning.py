@@ -33,7 +33,7 @@ POLICY = ("a2c", "ppo", "maa2c", "mappo", "coma")
 VALUE = ("dqn", "vdn", "qmix", "cwqmix", "owqmix", "qplex", "qtran")
 CAMPAIGN = [
     *[(algorithm, SPREAD, {}) for algorithm in ("mappo", "ppo", "maa2c", "coma", "a2c")],
-    *[(algorithm, SPREAD, {}) for algorithm in ("qmix", "vdn", "dqn", "maddpg", "cwqmix", "owqmix", "qplex", "qtran")],
+    *[(algorithm, SPREAD, {}) for algorithm in ("qmix", "vdn", "dqn", "maddpg")],
     *[(algorithm, SPREAD, {"continuous_actions": True}) for algorithm in ("maddpg", "matd3", "masac")],
     *[(algorithm, LISTENER, {}) for algorithm in ("mappo", "qmix", "maddpg")],
     *[(f"{algorithm} vs random", TAG, {}) for algorithm in ("qmix", "maddpg")],
