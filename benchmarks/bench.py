@@ -49,6 +49,7 @@ TRAINING = {
     "iql-gru": ("dqn", GRU, 8, 26, 12_600, "JaxMARL 0.2.0 IQL"),
     "qmix-mlp": ("qmix", EPISODES, 1, 25, 332, "EPyMARL QMIX"),
     "maddpg-gru": ("maddpg", EPISODES | {"torso": "gru", "hidden": 128}, 1, 25, 144, "EPyMARL MADDPG"),
+    "vdn-1m": ("vdn", {"capacity": 1_000_000, "warmup": 0}, 32, 25, None, ""),
     "mappo-preset": ("mappo", {"lr": 2e-3, "epochs": 10, "minibatches": 1}, 128, 25, None, ""),
 }
 GAMES = {"games-16": 16, "games-1024": 1024}
@@ -77,7 +78,9 @@ def time_training(name: str, devices: int, seconds: float) -> dict:
         before, began = int(state.steps), time.perf_counter()
         state, _ = jax.block_until_ready(program(state))
         rates.append((int(state.steps) - before) / (time.perf_counter() - began))
-    return summary(rates, compiled)
+    memory = {"memory_mib": sum(loop.sizes().values()) / 2**20}
+    memory["temporary_mib"] = program.memory_analysis().temp_size_in_bytes / 2**20
+    return summary(rates, compiled) | memory
 
 
 def summary(rates: list[float], compiled: float) -> dict:

@@ -17,7 +17,7 @@ from ..nets.sees import Scene
 from ..types import Box, Clock
 from .base import Metrics, fraction, not_negative, positive
 from .pathwise import Pathwise, PathwiseConfig
-from .replayed import Batch, Learner
+from .replayed import Batch, Learner, zeros
 
 
 @dataclass(frozen=True)
@@ -119,5 +119,4 @@ class DDPG(Pathwise):
 
 def _stay(climb: Any, learner: Learner, *rest: Any) -> tuple[Learner, Metrics]:
     """Not the actor's turn."""
-    _, metrics = jax.eval_shape(climb, learner, *rest)
-    return learner, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), metrics)
+    return learner, zeros(climb, learner, *rest)

@@ -10,7 +10,7 @@ from jax import Array
 from ..nets.layers import Rng
 from ..nets.mixers import Monotone
 from ..nets.sees import STATE
-from ..types import Spec, View
+from ..types import View
 from .base import positive
 from .value import MixConfig, Value, taken
 
@@ -35,10 +35,7 @@ class QMIX(Value):
     name = "qmix"
     Config = QMIXConfig
     mixes = True
-
-    def __init__(self, config: Any, spec: Spec):
-        super().__init__(config, spec)
-        self.sees["mixer"] = (STATE,)
+    mixer_sees = (STATE,)
 
     def mixer(self, rng: Rng) -> dict[str, Any]:
         c = self.config

@@ -10,11 +10,10 @@ from jax import Array
 from ..nets.heads import best
 from ..nets.layers import Rng
 from ..nets.mixers import Duplex
-from ..nets.sees import as_input
 from ..types import View
 from .base import positive
 from .qmix import QMIX
-from .value import MixConfig, taken
+from .value import MixConfig, taken, together
 
 
 @dataclass(frozen=True)
@@ -43,5 +42,4 @@ class QPLEX(QMIX):
 
     def joint(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
         q, top = (taken(utilities, a, view) for a in (action, best(utilities, view.legal)))
-        joint = as_input(action, self.spec) * view.alive[..., None]
-        return params["mixer"](q, top, view.state, joint.reshape(*view.first.shape, -1))
+        return params["mixer"](q, top, view.state, together(action, view, self.spec))

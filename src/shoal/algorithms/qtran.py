@@ -12,11 +12,11 @@ from jax import Array
 from ..nets.heads import best
 from ..nets.layers import Rng
 from ..nets.mixers import Hyper
-from ..nets.sees import STATE, as_input
-from ..types import Spec, View
+from ..nets.sees import STATE
+from ..types import View
 from .base import Metrics, not_negative, positive
 from .replayed import Batch, Learner
-from .value import MixConfig, Value, taken
+from .value import MixConfig, Value, taken, together
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,7 @@ class QTRAN(Value):
     name = "qtran"
     Config = QTRANConfig
     mixes = True
-
-    def __init__(self, config: Any, spec: Spec):
-        super().__init__(config, spec)
-        self.sees["mixer"] = (STATE,)
+    mixer_sees = (STATE,)
 
     def mixer(self, rng: Rng) -> dict[str, Any]:
         size, state, hyper = self.spec.n * self.spec.action.size, self.spec.state, self.config.hyper
@@ -53,8 +50,7 @@ class QTRAN(Value):
 
     def joint(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
         """Q of the joint action itself, not of utilities."""
-        actions = as_input(action, self.spec) * view.alive[..., None]
-        return params["joint"](view.state, actions.reshape(*view.first.shape, -1))
+        return params["joint"](view.state, together(action, view, self.spec))
 
     def losses(self, params: dict, learner: Learner, batch: Batch) -> tuple[Array, tuple[Metrics, Array]]:
         online, follower, ahead = self.unrolled(params, learner, batch)

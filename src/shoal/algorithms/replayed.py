@@ -236,8 +236,13 @@ class Replayed(Networked):
 
 def _wait(study: Any, learner: Learner, priority: Array) -> tuple[Learner, Array, Metrics]:
     """Too early to learn: nothing changes."""
-    *_, metrics = jax.eval_shape(study, learner, priority)
-    return learner, priority, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), metrics)
+    return learner, priority, zeros(study, learner, priority)
+
+
+def zeros(step: Any, *args: Any) -> Metrics:
+    """In place of the metrics that `step` would give, the last of its results."""
+    *_, metrics = jax.eval_shape(step, *args)
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), metrics)
 
 
 def gradients(losses: Any, params: dict[str, Any], *rest: Any) -> tuple[dict[str, Any], Metrics, Array]:

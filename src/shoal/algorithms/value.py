@@ -16,9 +16,9 @@ from jax import Array
 from ..explore import SCHEDULES, epsilon_greedy
 from ..nets.heads import best, duel, pick
 from ..nets.layers import Dense, Rng
-from ..nets.sees import Scene, look
+from ..nets.sees import Scene, See, as_input, look
 from ..nets.torsos import Parts
-from ..types import Clock, Decision, Discrete, View
+from ..types import Clock, Decision, Discrete, Spec, View
 from .base import Carry, Metrics, fraction, positive
 from .replayed import Batch, Learner, ReplayConfig, Replayed, gradients, surprise
 
@@ -71,6 +71,11 @@ class Value(Replayed):
 
     spaces = (Discrete,)
     mixes: ClassVar[bool] = False  # utilities into one value of the team
+    mixer_sees: ClassVar[tuple[See, ...]] = ()  # beside the utilities
+
+    def __init__(self, config: ValueConfig, spec: Spec):
+        super().__init__(config, spec)
+        self.sees["mixer"] = self.mixer_sees
 
     # -- nets ---------------------------------------------------------------------------------------------------
 
@@ -144,6 +149,11 @@ class Value(Replayed):
         loss = (0.5 * error**2 * weight * stress * batch.importance[:, None]).sum()
         metrics = {"loss": loss, "q": (q * weight).sum(), "error": (jnp.abs(error) * weight).sum()}
         return loss, (metrics, surprise(error, weight))
+
+
+def together(action: Array, view: View, spec: Spec) -> Array:
+    """`[T,B,N·A]` a joint action as a mixer reads it: an agent that is not there does nothing."""
+    return (as_input(action, spec) * view.alive[..., None]).reshape(*view.first.shape, -1)
 
 
 def taken(utilities: Array, action: Array, view: View) -> Array:

@@ -89,7 +89,7 @@ def _forward(hidden: Dense, gates: Array, carry: Array, keep: Array) -> tuple[Ar
         h = new + update * (before - new)
         return h, (h, before, reset, update, new, new_h)
 
-    # Split before the scan: cut out of each step's slice, XLA computes the gates at a third of the speed.
+    # Split before the scan: cut out of each step's slice, XLA computes the gates several times slower.
     _, (states, *saved) = jax.lax.scan(step, carry, (*jnp.split(gates, 3, -1), keep))
     return states, tuple(saved)
 
