@@ -12,7 +12,7 @@ from jax import Array
 from .algorithms.base import Algorithm
 from .envs.base import Env
 from .nets.sees import as_input
-from .types import Clock, View, Window
+from .types import Clock, Decision, Spec, View, Window
 
 
 class Play(NamedTuple):
@@ -28,33 +28,47 @@ def collect(
 ) -> tuple[Play, dict[str, Window]]:
     """Play on for `steps` steps, exploring."""
     step = partial(play_step, env, algorithms, learners, clock, False)
-    after, (views, actions, records) = jax.lax.scan(step, play, jax.random.split(key, steps))
-    windows = {}
-    for team in algorithms:
-        stream = jax.tree.map(lambda past, now: jnp.concatenate([past, now[None]]), views[team], after.views[team])
-        rivals = _rivals(env, team, actions)
-        windows[team] = Window(stream, actions[team], records[team], play.carries[team], after.carries[team], rivals)
-    return after, windows
+    keys = jax.random.split(key, (steps, 1 + len(algorithms)))  # at once: inside the scan it costs as much as a step
+    after, (views, actions, records) = jax.lax.scan(step, play, keys)
+    streams = jax.tree.map(lambda past, now: jnp.concatenate([past, now[None]]), views, after.views)
+    return after, windows(env.teams, streams, actions, records, play.carries, after.carries)
 
 
-def _rivals(env: Env, team: str, actions: dict[str, Array]) -> Array:
+def windows(
+    teams: dict[str, Spec], streams: dict[str, View], actions: dict, records: dict, carries: dict, carries_end: dict
+) -> dict[str, Window]:
+    """Each team's window of what was played."""
+    return {
+        team: Window(
+            streams[team], actions[team], records[team], carries[team], carries_end[team], _rivals(teams, team, actions)
+        )
+        for team in streams
+    }
+
+
+def _rivals(teams: dict[str, Spec], team: str, actions: dict[str, Array]) -> Array:
     """`[T,B,M]` what the other teams did, as a net reads it; nothing is computed where nobody asks for it."""
     steps, games = actions[team].shape[:2]
-    others = [as_input(actions[other], spec) for other, spec in env.teams.items() if other != team]
+    others = [as_input(actions[other], spec) for other, spec in teams.items() if other != team]
     return jnp.concatenate([jnp.zeros((steps, games, 0)), *(o.reshape(steps, games, -1) for o in others)], -1)
 
 
 def play_step(
-    env: Env, algorithms: dict[str, Algorithm], learners: dict, clock: Clock, greedy: bool, play: Play, key: Array
+    env: Env, algorithms: dict[str, Algorithm], learners: dict, clock: Clock, greedy: bool, play: Play, keys: Array
 ) -> tuple[Play, tuple[dict, dict, dict]]:
-    """One step of every game."""
-    key_env, *keys = jax.random.split(key, 1 + len(algorithms))
-    decisions = {
-        team: algorithm.act(learners[team], k, play.views[team], play.carries[team], clock, greedy)
-        for k, (team, algorithm) in zip(keys, algorithms.items(), strict=True)
-    }
-    actions = {team: decision.action for team, decision in decisions.items()}
+    """One step of every game, with a key for the games and one for each team."""
+    key_env, *keys = keys
+    actions, carries, records = decide(algorithms, learners, clock, greedy, play.views, play.carries, keys)
     game, views = env.step(key_env, play.game, actions)
-    carries = {team: decision.carry for team, decision in decisions.items()}
-    records = {team: decision.record for team, decision in decisions.items()}
     return Play(game, views, carries), (play.views, actions, records)
+
+
+def decide(
+    algorithms: dict[str, Algorithm], learners: dict, clock: Clock, greedy: bool, views: dict, carries: dict, keys: Any
+) -> tuple[dict, dict, dict]:
+    """Every team's actions, carries and records."""
+    decisions = {
+        team: algorithm.act(learners[team], key, views[team], carries[team], clock, greedy)
+        for key, (team, algorithm) in zip(keys, algorithms.items(), strict=True)
+    }
+    return tuple({team: getattr(d, part) for team, d in decisions.items()} for part in Decision._fields)  # type: ignore

@@ -67,8 +67,8 @@ class Evaluator:
         return end.returns, end.length
 
     def _step(self, learners: dict, clock: Clock, tally: Tally) -> Tally:
-        key, key_step = jax.random.split(tally.key)
-        play, _ = play_step(self.env, self.algorithms, learners, clock, self.greedy, tally.play, key_step)
+        key, *keys = jax.random.split(tally.key, 2 + len(self.algorithms))
+        play, _ = play_step(self.env, self.algorithms, learners, clock, self.greedy, tally.play, keys)
         first = next(iter(play.views.values())).first
         over = tally.over | first  # the step that reopens a game shows that its episode had ended before
         going = ~over

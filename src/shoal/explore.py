@@ -24,9 +24,9 @@ SCHEDULES = {"linear": linear, "exponential": exponential}
 
 def epsilon_greedy(key: Array, greedy: Array, legal: Array, epsilon: Array) -> Array:
     """The greedy action of each agent, or with probability `epsilon` any legal one."""
-    key_whether, key_which = jax.random.split(key)
-    anything = uniform(legal).sample(key_which)
-    return jnp.where(jax.random.uniform(key_whether, greedy.shape) < epsilon, anything, greedy)
+    number = jax.random.uniform(key, greedy.shape)  # below epsilon it is itself evenly spread, and so says which
+    anything = uniform(legal).at(jnp.minimum(number / jnp.maximum(epsilon, 1e-9), 1.0 - 1e-7))
+    return jnp.where(number < epsilon, anything, greedy)
 
 
 def floored(dist: Categorical, legal: Array, epsilon: Array) -> Categorical:

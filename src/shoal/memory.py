@@ -79,8 +79,8 @@ class Replay(NamedTuple):
         if self.priority.size:
             slot, game, importance = self._by_priority(key, count, length, beta)
         else:
-            limits = jnp.stack([self.windows(length), games])[:, None]
-            start, game = jax.random.randint(key, (2, count), 0, limits)
+            start, game = jax.random.bits(key, (2, count))  # 32 bits each: the remainder is even enough
+            start, game = (start % self.windows(length)).astype(int), (game % games).astype(int)
             slot, importance = (self.head - self.size + start) % slots, jnp.ones(count)
         where = (slot + jnp.arange(length)[:, None]) % slots
         found = jax.tree.map(lambda x: x[where, game], self.ring)

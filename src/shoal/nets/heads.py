@@ -23,11 +23,15 @@ class Categorical(NamedTuple):
     log_probs: Array  # […,N,A] normalised over the legal actions
 
     def sample(self, key: Array) -> Array:
-        """By inverting the cumulative distribution: one random number per agent instead of one per action."""
+        """By one random number per agent instead of one per action."""
+        return self.at(jax.random.uniform(key, self.log_probs.shape[:-1]))
+
+    def at(self, number: Array) -> Array:
+        """The action at each number in [0,1) of the cumulative distribution."""
         probs = jnp.exp(self.log_probs)
         size = probs.shape[-1]
         below = (probs[..., None, :] * jnp.tri(size)).sum(-1)
-        draw = 1.0 - jax.random.uniform(key, (*probs.shape[:-1], 1))  # in (0,1]: probability 0 is never reached
+        draw = 1.0 - number[..., None]  # in (0,1]: probability 0 is never reached
         return jnp.argmax((below >= draw * below[..., -1:]) & (probs > 0), -1)
 
     def mode(self) -> Array:

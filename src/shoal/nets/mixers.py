@@ -39,7 +39,7 @@ class Monotone(eqx.Module):
 
     def __init__(self, rng: Rng, agents: int, state: int, embedding: int, hidden: int):
         self.weight = Hyper(rng, state, agents * embedding, hidden)
-        self.bias = Hyper(rng, state, embedding, hidden)
+        self.bias = Hyper(rng, state, embedding)
         self.out = Hyper(rng, state, embedding, hidden)
         self.value = Hyper(rng, state, 1, embedding)
 

@@ -108,17 +108,16 @@ def _unroll_bwd(residual: tuple, grad: Array) -> tuple:
         pre_new = grad * (1 - update) * (1 - new * new)
         pre_update = grad * (before - new) * update * (1 - update)
         pre_reset = pre_new * new_h * reset * (1 - reset)
+        gates = jnp.concatenate([pre_reset, pre_update, pre_new], -1)
         recurrent = jnp.concatenate([pre_reset, pre_update, pre_new * reset], -1)
         (through,) = jax.vjp(hidden, before)[1](recurrent)
-        return (grad * update + through) * kept, (pre_new, recurrent)
+        return (grad * update + through) * kept, (gates, recurrent)
 
     start = jnp.zeros_like(grad[0])
-    carry, (pre_new, recurrent) = jax.lax.scan(
+    carry, (gates, recurrent) = jax.lax.scan(
         step, start, (grad, keep, before, reset, update, new, new_h), reverse=True
     )
     (weights,) = jax.vjp(lambda dense: dense(before), hidden)[1](recurrent)
-    size = pre_new.shape[-1]
-    gates = jnp.concatenate([recurrent[..., : 2 * size], pre_new], -1)
     return weights, gates, carry, jnp.zeros_like(keep)
 
 
