@@ -33,7 +33,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import PartitionSpec
 
-from shoal import runs
+from shoal import algorithms, runs
 from shoal.algorithms.replayed import gradients
 from shoal.config import Config
 from shoal.envs import make
@@ -46,7 +46,7 @@ from shoal.nets.sees import look
 from shoal.parallel import AXIS
 from shoal.types import ShoalError
 
-MIXING = [name for name in VALUE if name != "dqn"]
+MIXING = [kind.name for kind in algorithms.VALUE if kind.mixes]
 RUN = [(name, "gru", "own") for name in VALUE]  # feed-forward and shared, they run in test_learning
 ONLY_TRACED = [(name, *rest) for name in VALUE for rest in (("mlp", "own"), ("gru", "shared"))]
 

@@ -43,7 +43,7 @@ def _one(
     algorithm: str, env_id: str, env: dict[str, Any], preset: bool, options: dict[str, Any]
 ) -> tuple[Config, tuple[str, ...]]:
     """One algorithm for every team, and whose preset is underneath."""
-    kind = algorithms.find(algorithm)
+    kind, argument = algorithms.chosen(algorithm)
     settings, own = _sort(options)
     known = [option.name for option in dataclasses.fields(kind.Config)]
     for name in own:
@@ -52,7 +52,7 @@ def _one(
             raise ShoalError(f"neither {algorithm} nor a run has an option {name!r}{hint}")
     tuned = presets.sides({"": kind.name}, env_id, preset)
     env = tuned.env | env
-    everyone = {team: (kind.name, tuned.teams[""] | own) for team in envs.make(env_id, **env).teams}
+    everyone = {team: (kind.name, tuned.teams[""] | argument | own) for team in envs.make(env_id, **env).teams}
     return Config.build(env_id, everyone, env, tuned.settings | settings), tuned.used
 
 
@@ -65,9 +65,10 @@ def _several(
         hint = nearest(name, SETTINGS) or ": an algorithm's belong in teams={team: (algorithm, options)}"
         raise ShoalError(f"a run has no option {name!r}{hint}")
     given = {team: (one, {}) if isinstance(one, str) else (one[0], one[1]) for team, one in teams.items()}
-    names = {team: algorithms.find(name).name for team, (name, _) in given.items()}
+    read = {team: algorithms.chosen(name) for team, (name, _) in given.items()}
+    names = {team: kind.name for team, (kind, _) in read.items()}
     tuned = presets.sides(names, env_id, preset)
-    chosen = {team: (names[team], tuned.teams[team] | mine) for team, (_, mine) in given.items()}
+    chosen = {team: (names[team], tuned.teams[team] | read[team][1] | mine) for team, (_, mine) in given.items()}
     return Config.build(env_id, chosen, tuned.env | env, tuned.settings | settings), tuned.used
 
 

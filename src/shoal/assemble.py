@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from dataclasses import make_dataclass
 from typing import Annotated, Any
@@ -14,12 +15,14 @@ from .types import ShoalError, nearest
 
 NO_PRESET = "--no-preset"
 TEAM = "--team"
+SELF_PLAY = "--self-play"  # or --self-play=<rule of past>
 BARE = "shoal train <algorithm> <env> [options], or shoal train --team <team>=<algorithm> … <env> [options]"
 
 
 def assemble(args: list[str]) -> tuple[Config, str]:
     """The config that the words mean, and what the user should be told about it."""
-    ids, teams, args, preset = _split(args)
+    rivals = [word for word in args if word.partition("=")[0] == SELF_PLAY]
+    ids, teams, args, preset = _split([word for word in args if word not in rivals])
     if len(ids) not in ((1, 2) if teams else (2,)):
         if "--help" in args or "-h" in args:
             _bare_help()
@@ -28,8 +31,9 @@ def assemble(args: list[str]) -> tuple[Config, str]:
         raise ShoalError(f"say what to train on what: {BARE}")
     env, default = ids[-1], ids[0] if len(ids) == 2 else None
     for name in [*teams.values(), *ids[:-1]]:
-        algorithms.find(name)
-    envs.make(env)
+        algorithms.chosen(name)
+    if rivals:
+        teams = _past(env, default, rivals[-1].partition("=")[2], args) | teams
     if teams:
         return _several(env, default, teams, args, preset)
     return _one(env, str(default), args, preset)
@@ -37,23 +41,26 @@ def assemble(args: list[str]) -> tuple[Config, str]:
 
 def _one(env: str, name: str, args: list[str], preset: bool) -> tuple[Config, str]:
     """One algorithm for every team: its options have no prefix, and the pair may have a preset."""
-    kind = algorithms.find(name)
+    kind, own = algorithms.chosen(name)
     tuned = presets.sides({"": kind.name}, env, preset)
+    env_part, options, args = _env(env, tuned.env, args)
     parts = {
         "run": (Settings, fill(Settings, tuned.settings, "a run"), True),
-        "algorithm": (kind.Config, fill(kind.Config, tuned.teams[""], name), True),
-        "env": (envs.GAMES[env], envs.make(env, **tuned.env), False),
+        "algorithm": (kind.Config, fill(kind.Config, tuned.teams[""] | own, name), True),
+        **env_part,
     }
     title = f"Train {name} on {env}. {_examples(name, env)}"
     given = _read(parts, args, f"shoal train {name} {env}", title)
-    teams = {team: (kind.name, given.algorithm) for team in given.env.teams}
-    config = Config(env, dataclasses.asdict(given.env), teams, given.run)
+    options = dataclasses.asdict(given.env) if env_part else options
+    teams = {team: (kind.name, given.algorithm) for team in envs.make(env, **options).teams}
+    config = Config(env, options, teams, given.run)
     return config, presets.note(tuned.used, env, NO_PRESET)
 
 
 def _several(env: str, default: str | None, teams: dict[str, str], args: list[str], preset: bool) -> tuple[Config, str]:
     """An algorithm per team: options of a team are prefixed by its name, and each may have its preset."""
-    sides = envs.make(env).teams
+    env_part, options, args = _env(env, {}, args)
+    sides = envs.make(env, **options).teams
     for team in teams:
         if team not in sides:
             raise ShoalError(f"{env} has no team {team!r}{nearest(team, sides)}: its teams are {', '.join(sides)}")
@@ -61,18 +68,93 @@ def _several(env: str, default: str | None, teams: dict[str, str], args: list[st
     for team, name in names.items():
         if name is None:
             raise ShoalError(f"team {team!r} of {env} has no algorithm: add {TEAM} {team}=<algorithm>")
-    kinds = {team: algorithms.find(str(name)) for team, name in names.items()}
+    kinds, own = _kinds(names)
     tuned = presets.sides({team: kind.name for team, kind in kinds.items()}, env, preset)
+    env_part, options, _ = _env(env, tuned.env | options, [])
     parts = {
         "run": (Settings, fill(Settings, tuned.settings, "a run"), True),
-        **{team: (kind.Config, fill(kind.Config, tuned.teams[team], kind.name), False) for team, kind in kinds.items()},
-        "env": (envs.GAMES[env], envs.make(env, **tuned.env), False),
+        **{
+            team: (kind.Config, fill(kind.Config, tuned.teams[team] | own[team], kind.name), False)
+            for team, kind in kinds.items()
+        },
+        **env_part,
     }
     title = f"Train {', '.join(f'{team}={kind.name}' for team, kind in kinds.items())} on {env}."
     given = _read(parts, args, f"shoal train … {env}", title)
     chosen = {team: (kind.name, getattr(given, team)) for team, kind in kinds.items()}
-    config = Config(env, dataclasses.asdict(given.env), chosen, given.run)
+    options = dataclasses.asdict(given.env) if env_part else options
+    config = Config(env, options, chosen, given.run)
     return config, presets.note(tuned.used, env, NO_PRESET)
+
+
+def _past(env: str, default: str | None, rule: str, args: list[str]) -> dict[str, str]:
+    """Self-play: the first team learns, the other plays its past selves."""
+    _, options, _ = _env(env, {}, args)
+    sides = envs.make(env, **options).teams
+    if default is None:
+        raise ShoalError(f"{SELF_PLAY} needs an algorithm that learns: shoal train <algorithm> {env} {SELF_PLAY}")
+    if len(sides) != 2 or algorithms.unlike(*sides.values()):
+        told = ", ".join(f"{spec.n} {team}" for team, spec in sides.items())
+        raise ShoalError(
+            f"{SELF_PLAY} needs two teams that are alike, but {env} has {told}"
+            " (--env.teams each makes a team of every agent of an environment on the host)"
+        )
+    learner, rival = sides
+    return {learner: default, rival: f"past:{rule}" if rule else "past"}
+
+
+def evaluation(default: Any, args: list[str], prog: str, title: str) -> tuple[Any, dict[str, tuple[str, dict]]]:
+    """How to evaluate, and who takes a team's place: `team -> algorithm and its options`."""
+    alone, teams, rest, _ = _split(args)
+    kinds, own = _kinds(teams)
+    sides = {team: (kind.Config, fill(kind.Config, own[team], kind.name), False) for team, kind in kinds.items()}
+    given = _read({"how": (type(default), default, True), **sides}, [*rest, *alone], prog, title)
+    return given.how, {team: (name, dataclasses.asdict(getattr(given, team))) for team, name in teams.items()}
+
+
+def _kinds(names: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Each team's algorithm, and the option that its name brings along."""
+    read = {team: algorithms.chosen(str(name)) for team, name in names.items()}
+    return {team: kind for team, (kind, _) in read.items()}, {team: own for team, (_, own) in read.items()}
+
+
+def _env(env: str, tuned: dict[str, Any], args: list[str]) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """The environment's part of the flags, its options, and the arguments without them.
+
+    A native game's options are known, so that tyro reads and explains them; any others go to the environment as they
+    are, and it says what it thinks of them.
+    """
+    if env in envs.GAMES:
+        return {"env": (envs.GAMES[env], envs.make(env, **tuned), False)}, {}, args
+    options, rest = env_options(args)
+    options = tuned | options
+    envs.make(env, **options)  # is there such a one?
+    return {}, options, rest
+
+
+def env_options(args: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """What stands after every `--env.option`, and the other arguments."""
+    options, rest, words = {}, [], list(args)
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--env."):
+            rest.append(word)
+            continue
+        name, equals, value = word.removeprefix("--env.").partition("=")
+        if not equals and words and not words[0].startswith("--"):
+            equals, value = "=", words.pop(0)
+        if not equals:
+            name, value = name.removeprefix("no-"), "false" if name.startswith("no-") else "true"
+        options[name.replace("-", "_")] = _plain(value)
+    return options, rest
+
+
+def _plain(value: str) -> Any:
+    """`3`, `0.5`, `true`, `[1,2]` as they are meant; anything else is text."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
 
 
 def _read(parts: dict[str, tuple[type, Any, bool]], args: list[str], prog: str, title: str) -> Any:

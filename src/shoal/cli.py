@@ -1,4 +1,4 @@
-"""The command line: `shoal train`, `evaluate`, `list`, `info`."""
+"""The command line: `shoal train`, `evaluate`, `list`, `info`, `check-env`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ Shoal trains teams of agents.
   shoal evaluate <run> [options]            play a finished run's policy again
   shoal list                                the algorithms and environments there are
   shoal info <algorithm or env>             what one of them is, and its options
+  shoal check-env <env>                     does an environment keep the contract?
 
 Examples:
   shoal train mappo mpe/simple_spread --steps 2e6 --seed 1
   shoal train --team adversary=coma --team agent=ippo mpe/simple_tag --adversary.lr 1e-3
+  shoal train ppo gym:CartPole-v1
+  shoal train ippo pz:mpe2.simple_spread_v3 --env.N 5
 
 `shoal train <algorithm> <env> --help` explains every option of that pair.
 """
@@ -32,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _dispatch(argv)
     except ShoalError as error:
-        print(f"shoal: {' '.join(str(error).split())}", file=sys.stderr)
+        print(error.detail + f"shoal: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("shoal: stopped", file=sys.stderr)
@@ -48,6 +51,7 @@ def _dispatch(argv: list[str]) -> int:
         "evaluate": _evaluate,
         "list": _list,
         "info": _info,
+        "check-env": _check_env,
     }
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(INTRO, end="")
@@ -95,34 +99,44 @@ class Evaluation:
 
 
 def _evaluate(args: list[str]) -> int:
-    from .flags import parse
+    from .assemble import evaluation
 
-    description = "Play a finished run's policy again: shoal evaluate runs/my-run --episodes 1000 --sampled"
+    title = (
+        "Play a finished run's policy again: shoal evaluate runs/my-run --episodes 1000 --sampled. Another may take a"
+        " team's place: --team <team>=random, --team <team>=frozen:runs/other; then --<team>.<option> sets it"
+    )
     if args and not args[0].startswith("-"):
         run, args = args[0], args[1:]
     elif "--help" in args or "-h" in args:
         run = ""
     else:
         raise ShoalError("say which run to evaluate: shoal evaluate <run>")
-    how = parse(Evaluation, Evaluation(), args, "shoal evaluate <run>", description)
-    from .player import load
+    how, others = evaluation(Evaluation(), args, "shoal evaluate <run>", title)
+    from .player import load, outcomes
 
-    player = load(Path(run))
+    player = load(Path(run)).against(others)
     played = player.evaluate(how.episodes, not how.sampled, how.seed)
     teams = {
         team: {"return": float(rows.mean()), "deviation": float(rows.mean(1).std())}
         for team, rows in played.returns.items()
     }
+    for team, shares in outcomes(played).items():
+        teams[team] |= shares
     actions = "sampled" if how.sampled else "greedy"
+    instead = {team: name for team, (name, _) in others.items()}
     if how.json:
         facts = {"run": run, "episodes": how.episodes, "actions": actions, "seed": how.seed, "teams": teams}
+        facts |= {"instead": instead} if instead else {}
         print(json.dumps(facts | {"length": float(played.length.mean())}))
         return 0
     print(
         f"{player.config.label} on {player.config.env} after {player.steps:,} steps, {how.episodes} {actions} episodes"
     )
     for team, score in teams.items():
-        print(f"team {team}: return of one agent {score['return']:.2f} ± {score['deviation']:.2f} between episodes")
+        who = f" ({instead[team]})" if team in instead else ""
+        won = f", won {score['win']:.1%}, drew {score['draw']:.1%}, lost {score['loss']:.1%}" if "win" in score else ""
+        told = f"return of one agent {score['return']:.2f} ± {score['deviation']:.2f} between episodes"
+        print(f"team {team}{who}: {told}{won}")
     return 0
 
 
@@ -142,6 +156,49 @@ def _info(args: list[str]) -> int:
         raise ShoalError("say one algorithm or environment: shoal info <name>")
     print(about(args[0]))
     return 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """How to check an environment; its own options are given as for training, such as --env.N 5."""
+
+    steps: int = 1000
+    """Steps to play at random, three times over."""
+    seed: int = 0
+    """Decides the actions and the episodes."""
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or not 0 <= self.seed < 2**31:
+            raise ShoalError("steps must be at least 1 and seed between 0 and 2**31")
+
+
+def _check_env(args: list[str]) -> int:
+    from .assemble import env_options
+    from .flags import parse
+
+    description = "Play an environment at random against the contract: shoal check-env pz:mpe2.simple_tag_v3"
+    if args and not args[0].startswith("-"):
+        env, args = args[0], args[1:]
+    elif "--help" in args or "-h" in args:
+        env = "mpe/simple_spread"
+    else:
+        raise ShoalError("say which environment to check: shoal check-env <env>")
+    options, args = env_options(args)
+    how = parse(Check, Check(), args, "shoal check-env <env>", description)
+    from . import check, envs
+    from .describe import sides
+
+    report = check.check(envs.make(env, **options), how.steps, how.seed)
+    print("\n".join(sides(report.teams)))
+    for rule, findings in report.findings.items():
+        print(f"{'broken' if findings else 'kept  '}  {rule}")
+        for finding in findings[:3]:
+            print(f"        {finding}")
+        if len(findings) > 3:
+            print(f"        and {len(findings) - 3} times more")
+    broken = sum(bool(findings) for findings in report.findings.values())
+    print(f"{env}: {report.steps} steps, {report.episodes} episodes begun, {broken or 'no'} rules broken")
+    return 1 if broken else 0
 
 
 def entry() -> None:

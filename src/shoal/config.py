@@ -7,6 +7,7 @@ presets, the saved config and the tables of the docs all come from there. A `Con
 from __future__ import annotations
 
 import dataclasses
+import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import UnionType
@@ -15,8 +16,11 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from . import algorithms, envs
 from .algorithms import Algorithm
 from .devices import share
-from .envs import Game
+from .envs.host import Hosted
 from .types import Share, ShoalError, nearest
+
+
+SHORT = 20_000  # steps
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,12 @@ class Settings:
     """Steps of each game between two updates."""
     devices: int = 0
     """Devices (on a CPU: cores) that share the games; 0 takes as many as divide them."""
+    workers: int | None = None
+    """Processes that step an environment on the host; 0 steps it in this one, none takes as many as there are cores."""
+    patience: float = 60.0
+    """Seconds a step of an environment on the host may take before its process is replaced."""
+    tolerance: int = 100
+    """Faults of an environment on the host that the run bears before it stops."""
     evaluations: int = 10
     """Evaluations spread over the run, beside the one before the first step and the one after the last."""
     eval_episodes: int = 100
@@ -48,8 +58,10 @@ class Settings:
         for size in ("steps", "games", "window", "eval_episodes"):
             if getattr(self, size) < 1:
                 raise ShoalError(f"{size} must be at least 1, not {getattr(self, size)}")
-        for count in ("devices", "evaluations", "seed"):
-            if getattr(self, count) < 0:
+        if self.patience <= 0:
+            raise ShoalError(f"patience must be greater than 0, not {self.patience}")
+        for count in ("devices", "evaluations", "seed", "workers", "tolerance"):
+            if (getattr(self, count) or 0) < 0:
                 raise ShoalError(f"{count} must not be negative, not {getattr(self, count)}")
         if self.seed >= 2**32 or self.steps >= 2**32:
             raise ShoalError("seed and steps must be smaller than 2**32")
@@ -65,6 +77,7 @@ class Config:
     options: dict[str, Any] = field(default_factory=dict)  # of the game
     teams: dict[str, tuple[str, Any]] = field(default_factory=dict)  # team -> algorithm and its own config
     settings: Settings = Settings()
+    origins: dict[str, Any] = field(default_factory=dict, compare=False)  # team -> `Algorithm.origin`, if it was saved
 
     def __post_init__(self) -> None:
         self._check_teams()
@@ -89,19 +102,39 @@ class Config:
                 raise ShoalError(f"team {team!r} of {self.env} has no algorithm: its teams are {sides}")
 
     @cached_property
-    def game(self) -> Game:
+    def game(self) -> Any:
         return envs.make(self.env, **self.options)
 
     @cached_property
     def algorithms(self) -> dict[str, Algorithm]:
         """In the order of the game's teams."""
         chosen = {team: self.teams[team] for team in self.game.teams}
-        return {team: algorithms.find(name)(config, self.game.teams[team]) for team, (name, config) in chosen.items()}
+        made = {team: algorithms.find(name)(config, self.game.teams[team]) for team, (name, config) in chosen.items()}
+        for team, algorithm in made.items():
+            algorithm.join(team, made, self.settings.games, self.origins.get(team))
+        return made
 
     @cached_property
     def devices(self) -> int:
         """How many devices really share the games."""
+        if self.hosted:
+            if self.settings.devices > 1:
+                raise ShoalError(f"{self.env} runs on the host, and its learners on one device: set devices to 0")
+            return 1
         return share(self.settings.games, self.settings.devices)
+
+    @property
+    def hosted(self) -> bool:
+        """Whether the game runs outside the compiled program."""
+        return isinstance(self.game, Hosted)
+
+    @cached_property
+    def workers(self) -> int:
+        """How many processes really step the games: starting them pays only for more than a short run."""
+        s = self.settings
+        if s.workers is not None:
+            return min(s.workers, s.games)
+        return min(len(os.sched_getaffinity(0)), s.games) if s.steps > SHORT else 0
 
     @property
     def share(self) -> Share:
@@ -118,21 +151,26 @@ class Config:
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
         teams = {t: {"algorithm": name, "options": dataclasses.asdict(c)} for t, (name, c) in self.teams.items()}
+        for team, algorithm in self.algorithms.items():
+            teams[team] |= {"origin": algorithm.origin()} if algorithm.origin() else {}
         return {"env": self.env, "options": self.options, "teams": teams, "settings": dataclasses.asdict(self.settings)}
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Config:
         """What `to_json` wrote."""
         teams = {team: (one["algorithm"], one["options"]) for team, one in plain["teams"].items()}
-        return cls.build(plain["env"], teams, plain["options"], plain["settings"])
+        origins = {team: one["origin"] for team, one in plain["teams"].items() if "origin" in one}
+        return cls.build(plain["env"], teams, plain["options"], plain["settings"], origins)
 
     @classmethod
-    def build(cls, env: str, teams: dict[str, tuple[str, dict]], options: dict, settings: dict) -> Config:
+    def build(
+        cls, env: str, teams: dict[str, tuple[str, dict]], options: dict, settings: dict, origins: dict | None = None
+    ) -> Config:
         """From plain values, as a file or a caller gives them."""
         if env in envs.GAMES:
             options = dataclasses.asdict(fill(envs.GAMES[env], options, env))  # type: ignore[call-overload]
         chosen = {team: (name, fill(algorithms.find(name).Config, own, name)) for team, (name, own) in teams.items()}
-        return cls(env, options, chosen, fill(Settings, settings, "a run"))
+        return cls(env, options, chosen, fill(Settings, settings, "a run"), origins or {})
 
 
 def fill(cls: type, values: dict[str, Any], owner: str) -> Any:

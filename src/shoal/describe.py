@@ -14,7 +14,18 @@ from . import presets
 from .algorithms import ALGORITHMS, ALIASES, Algorithm
 from .config import Settings
 from .envs import GAMES, make
+from .envs.adapters.how import How
+from .envs.host import Hosted
 from .types import Discrete, ShoalError, Spec, nearest
+
+
+OUTSIDE = [
+    ("pz:<module>", "any PettingZoo environment, such as pz:mpe2.simple_tag_v3"),
+    ("gym:<id>", "any Gymnasium environment, such as gym:CartPole-v1 or gym:lbforaging:Foraging-8x8-2p-3f-v3"),
+    ("<module>:<function>", "one's own: a function that makes a PettingZoo, Gymnasium or SMAC environment"),
+    ("football:<scenario>", "Google Research Football"),
+    ("jaxmarl:<name>", "a JaxMARL environment, in the compiled program; gymnax: and jumanji: likewise"),
+]
 
 
 def overview() -> str:
@@ -29,6 +40,9 @@ def overview() -> str:
             "Environments",
             *_table(games),
             "",
+            "Environments from outside",
+            *_table(OUTSIDE),
+            "",
             "`shoal info <name>` tells more about one of them.",
         ]
     )
@@ -36,7 +50,7 @@ def overview() -> str:
 
 def about(name: str) -> str:
     """One algorithm or environment."""
-    if name in GAMES:
+    if name in GAMES or ":" in name:
         return _about_game(name)
     kind = ALGORITHMS.get(ALIASES.get(name, name))
     if kind is None:
@@ -65,11 +79,24 @@ def _about_algorithm(kind: type[Algorithm]) -> str:
 
 def _about_game(name: str) -> str:
     game = make(name)
+    if name not in GAMES:
+        kind = "on the host" if isinstance(game, Hosted) else "in the compiled program"
+        own = _table(options(How, "env.")) if isinstance(game, Hosted) else []
+        about = ["Any other --env.option goes to the environment itself.", *own]
+        return "\n".join([f"{name}: an environment from outside, played {kind}", "", *sides(game.teams), "", *about])
     lines = [f"{name}: {_doc(sys.modules[type(game).__module__])}", _doc(type(game)), ""]
-    for team, spec in game.teams.items():
-        lines += [f"Team {team}: state {spec.state} numbers", *_table(_agents(spec))]
     steps = f"At most {game.limit} steps per episode."
-    return "\n".join([*lines, steps, "", "Options (--env.option value)", *_table(options(type(game), "env."))])
+    choices = _table(options(type(game), "env."))
+    return "\n".join([*lines, *sides(game.teams), steps, "", "Options (--env.option value)", *choices])
+
+
+def sides(teams: dict[str, Spec]) -> list[str]:
+    """Every team and what its agents see and do."""
+    return [
+        line
+        for team, spec in teams.items()
+        for line in (f"Team {team}: state {spec.state} numbers", *_table(_agents(spec)))
+    ]
 
 
 def options(cls: type, prefix: str = "") -> list[tuple[str, str, str]]:

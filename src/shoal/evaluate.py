@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +11,14 @@ import numpy as np
 from jax import Array
 
 from .algorithms.base import Algorithm
-from .collect import Play, play_step
+from .collect import Play, decide, play_step
+from .envs.arena import Arena
 from .envs.base import Env
-from .types import Clock
+from .envs.host import TRIES, Hosted
+from .types import Clock, ShoalError
 
 AT_ONCE = 1024  # games played side by side
+HOSTED_AT_ONCE = 16  # the same on the host
 
 
 class Episodes(NamedTuple):
@@ -55,6 +58,9 @@ class Evaluator:
         returns, length = jax.tree.map(lambda *rows: np.concatenate(rows)[: self.episodes], *played)
         return Episodes(returns, length)
 
+    def close(self) -> None:
+        """Nothing is held."""
+
     def _play(self, learners: dict, key: Array, clock: Clock) -> tuple[dict[str, Array], Array]:
         key, key_reset = jax.random.split(key)
         game, views = self.env.reset(key_reset, self.games)
@@ -74,3 +80,69 @@ class Evaluator:
         going = ~over
         returns = {team: tally.returns[team] + view.reward * going[:, None] for team, view in play.views.items()}
         return Tally(play, key, returns, tally.length + going, over)
+
+
+class HostEvaluator:
+    """The same for a game on the host: every game plays its share of the episodes, one after the other."""
+
+    def __init__(
+        self, env: Hosted, algorithms: dict[str, Algorithm], episodes: int, greedy: bool, workers: int, patience: float
+    ):
+        self.env, self.algorithms, self.episodes, self.greedy = env, algorithms, episodes, greedy
+        self.games = min(episodes, HOSTED_AT_ONCE)
+        self.workers, self.patience = workers, patience
+        self.arenas: dict[int, Arena] = {}  # the one in use, by its seed
+        self._decide = jax.jit(partial(_decide, algorithms, greedy))
+
+    def __call__(self, learners: dict, seed: int, clock: Clock) -> Episodes:
+        """`seed` alone decides the games, as far as the environment honours seeds."""
+        key = jax.random.fold_in(jax.random.key(seed), 0xE7A1)
+        rounds = -(-self.episodes // self.games)
+        if seed not in self.arenas:
+            self.close()
+            self.arenas[seed] = Arena(self.env, self.games, seed ^ 0xE7A1, self.workers, self.patience)
+        arena = self.arenas[seed]
+        rows = [self._round(arena, learners, jax.random.fold_in(key, k), clock, k) for k in range(rounds)]
+        returns, length = jax.tree.map(lambda *parts: np.concatenate(parts)[: self.episodes], *rows)
+        return Episodes(returns, length)
+
+    def close(self) -> None:
+        """End the games."""
+        while self.arenas:
+            self.arenas.popitem()[1].close()
+
+    def _round(self, arena: Arena, learners: dict, key: Array, clock: Clock, number: int) -> tuple[dict, np.ndarray]:
+        """One whole episode of every game; an episode that breaks is played again, with another seed."""
+        faults = arena.reopen(number * TRIES)
+        carries = {team: algorithm.carry(learners[team], self.games) for team, algorithm in self.algorithms.items()}
+        returns = {team: np.zeros((self.games, spec.n)) for team, spec in self.env.teams.items()}
+        length, over, step = np.zeros(self.games, int), np.zeros(self.games, bool), 0
+        while not over.all():
+            views = jax.tree.map(np.array, arena.views())
+            actions, carries = self._decide(learners, clock, views, carries, jax.random.fold_in(key, step))
+            faults += arena.step(jax.device_get(actions))
+            if len(faults) > TRIES * self.games:
+                raise ShoalError(f"the environment broke {len(faults)} times in an evaluation: {faults[-1]}")
+            step += 1
+            anew = arena.arrays["broken"] & ~over
+            length[anew] = 0
+            for team, view in arena.views().items():
+                returns[team][anew] = 0.0
+                returns[team] += np.asarray(view.reward) * ~over[:, None]
+            length += ~over & ~arena.arrays["first"]
+            over |= arena.arrays["over"]
+        return returns, length
+
+
+def _decide(algorithms: dict, greedy: bool, learners: dict, clock: Clock, views: dict, carries: dict, key: Array):
+    keys = list(jax.random.split(key, len(algorithms)))
+    return decide(algorithms, learners, clock, greedy, views, carries, keys)[:2]
+
+
+def evaluator(
+    env: Any, algorithms: dict[str, Algorithm], episodes: int, greedy: bool, workers: int = 0, patience: float = 60.0
+) -> Evaluator | HostEvaluator:
+    """For a game of either kind."""
+    if isinstance(env, Hosted):
+        return HostEvaluator(env, algorithms, episodes, greedy, workers, patience)
+    return Evaluator(env, algorithms, episodes, greedy)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .nets.heads import Categorical, uniform
+from .nets.heads import Categorical, best, masked, pick, uniform
 
 
 def linear(start: float, end: float, over: float, steps: Array) -> Array:
@@ -27,6 +27,12 @@ def epsilon_greedy(key: Array, greedy: Array, legal: Array, epsilon: Array) -> A
     number = jax.random.uniform(key, greedy.shape)  # below epsilon it is itself evenly spread, and so says which
     anything = uniform(legal).at(jnp.minimum(number / jnp.maximum(epsilon, 1e-9), 1.0 - 1e-7))
     return jnp.where(number < epsilon, anything, greedy)
+
+
+def boltzmann(values: Array, legal: Array, temperature: Array | float) -> Categorical:
+    """Legal actions in proportion to exp(value / temperature); at temperature 0 the best of them."""
+    lead = values - pick(values, best(values, legal))[..., None]  # the best at 0: no legal action sinks below ILLEGAL
+    return masked(lead / jnp.maximum(temperature, 1e-8), legal)
 
 
 def floored(dist: Categorical, legal: Array, epsilon: Array) -> Categorical:

@@ -10,6 +10,7 @@ from typing import IO, Any
 import numpy as np
 
 from . import runs
+from .envs.host import Fault
 from .evaluate import Episodes
 from .types import Spec
 
@@ -22,6 +23,7 @@ class Log:
     def __init__(self, run: Path):
         from tensorboardX import SummaryWriter
 
+        self.run = run
         self.metrics: IO[str] = (run / runs.METRICS).open("x", buffering=1)
         self.episodes: IO[str] = (run / runs.EPISODES).open("x", newline="")
         self.rows = csv.writer(self.episodes)
@@ -42,6 +44,11 @@ class Log:
         self.metrics.write(json.dumps({"env_step": step} | plain) + "\n")
         for name, value in values.items():
             self.events.add_scalar(name, value, step)
+
+    def fault(self, fault: Fault) -> None:
+        """How a game on the host broke."""
+        with (self.run / runs.FAULTS).open("a") as file:
+            file.write(json.dumps(fault._asdict()) + "\n")
 
     def evaluation(self, step: int, teams: dict[str, Spec], played: Episodes) -> None:
         """A row for every episode and agent."""

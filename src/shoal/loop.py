@@ -6,6 +6,7 @@ games: what is a device's own carries a leading device axis, learners and counte
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -18,16 +19,16 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .algorithms.base import Algorithm
 from .collect import Play, collect
-from .envs.base import Env
+from .envs.host import Fault
 from .parallel import AXIS, total
-from .types import Clock, Share, ShoalError, TrainState, Window
+from .types import Clock, Results, Share, ShoalError, TrainState, Window
 
 LOCAL = ("game", "views", "carries", "memories", "earned", "key")  # fields of TrainState that are each device's own
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Loop:
-    env: Env
+    env: Any  # an `Env`, or what a loop of another kind plays
     algorithms: dict[str, Algorithm]
     games: int  # in parallel, over all devices
     window: int  # steps of each game per iteration
@@ -35,6 +36,10 @@ class Loop:
     devices: int = 1
 
     def __post_init__(self) -> None:
+        self.failure: ShoalError | None = None  # why it cannot go on
+        self.faults: list[Fault] = []  # of a game that can break
+        self.dropped: list[int] = []  # games of which an episode was taken out for it
+
         if self.games % self.devices:
             raise ShoalError(f"{self.games} games cannot be shared evenly by {self.devices} devices")
 
@@ -51,17 +56,25 @@ class Loop:
     def shardings(self) -> TrainState:
         return jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), self.specs)
 
+    @property
+    def share(self) -> Share:
+        """What falls to each device."""
+        return Share(self.games // self.devices, self.window, self.devices, self.steps)
+
     def init(self, seed: int) -> TrainState:
         """The state before the first step."""
-        rng = np.random.default_rng(seed)
-        learners = {team: algorithm.init(rng) for team, algorithm in self.algorithms.items()}
+        learners = self.learners(seed)
         return jax.jit(self._open_all, out_shardings=self.shardings)(learners, jax.random.key(seed))
+
+    def learners(self, seed: int) -> dict[str, Any]:
+        """Every team's, untrained."""
+        rng = np.random.default_rng(seed)
+        return {team: algorithm.init(rng) for team, algorithm in self._sides}
 
     def sizes(self) -> dict[str, int]:
         """Bytes of each team's memory, without making any."""
-        rng = np.random.default_rng(0)
-        learners = {team: algorithm.init(rng) for team, algorithm in self.algorithms.items()}
-        shapes = jax.eval_shape(self._open_all, learners, jax.random.key(0)).memories
+        shapes = jax.eval_shape(self._beginnings, self.learners(0))[1]
+        shapes = {team: [leaf] * self.devices for team, leaf in shapes.items()}
         return {team: sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(own)) for team, own in shapes.items()}
 
     def _open_all(self, learners: dict, key: Array) -> TrainState:
@@ -71,12 +84,25 @@ class Loop:
 
     def _open(self, learners: dict, key: Array) -> tuple:
         key, key_reset = jax.random.split(key)
-        share = Share(self.games // self.devices, self.window, self.devices, self.steps)
-        game, views = self.env.reset(key_reset, share.games)
-        carries = {team: algorithm.carry(learners[team], share.games) for team, algorithm in self.algorithms.items()}
-        memories = {team: algorithm.memory(learners[team], share) for team, algorithm in self.algorithms.items()}
-        earned = {team: jnp.zeros(share.games) for team in self.algorithms}
-        return game, views, carries, memories, earned, key
+        game, views = self.env.reset(key_reset, self.share.games)
+        return game, views, *self._beginnings(learners), key
+
+    def _beginnings(self, learners: dict) -> tuple[dict, dict, dict]:
+        """Carries, memories and what is earned, before the first step."""
+        carries = {team: algorithm.carry(learners[team], self.share.games) for team, algorithm in self._sides}
+        memories = {team: algorithm.memory(learners[team], self.share) for team, algorithm in self._sides}
+        return carries, memories, {team: jnp.zeros(self.share.games) for team in self.algorithms}
+
+    @property
+    def _sides(self) -> Iterable[tuple[str, Algorithm]]:
+        return self.algorithms.items()
+
+    def compile(self, state: TrainState, iterations: int) -> Callable[[TrainState], tuple[TrainState, dict]]:
+        """`state -> state, metrics [iterations]`, ready to run."""
+        return self.program(iterations).lower(state).compile()
+
+    def close(self) -> None:
+        """Give back what it holds."""
 
     def program(self, iterations: int) -> Any:
         """`state -> state, metrics [iterations]`, jitted and donated."""
@@ -105,27 +131,37 @@ class Loop:
         clock = Clock(done, done / self.steps)
         play = Play(state.game, state.views, state.carries)
         play, windows = collect(self.env, self.algorithms, state.learners, play, key_play, clock, self.window)
+        ended = next(iter(windows.values())).view.first[1:]  # an opening view: an episode ended just before
+        state = state._replace(game=play.game, views=play.views, carries=play.carries, key=jax.random.key_data(key))
+        return self.absorb(state, windows, ended, keys, clock)
+
+    def absorb(
+        self, state: TrainState, windows: dict[str, Window], ended: Array, keys: Any, clock: Clock
+    ) -> tuple[TrainState, dict]:
+        """Remember what was played and learn from it; `ended [T,B]` where an episode ended just before."""
         learners, memories, metrics = {}, {}, {}
         for k, (team, algorithm) in zip(keys, self.algorithms.items(), strict=True):
             memory = algorithm.remember(state.memories[team], windows[team])
             learners[team], memories[team], metrics[team] = algorithm.learn(state.learners[team], memory, k, clock)
         fresh = next(iter(windows.values())).valid
         steps = state.steps + total(fresh.sum(dtype=jnp.uint32))
-        earned, returns = _tally(state.earned, windows)
-        key = jax.random.key_data(key)
-        state = TrainState(play.game, play.views, play.carries, learners, memories, earned, key, steps)
+        earned, results = tally(state.earned, windows, ended)
+        for team, algorithm in self.algorithms.items():
+            learners[team], met = algorithm.meet(learners[team], learners, results)
+            metrics[team] = metrics[team] | met
+        returns = {team: (value * ended).sum() for team, value in results.returns.items()}
+        returns = total(returns | {"episodes": ended.sum(dtype=jnp.float32)})
+        state = state._replace(learners=learners, memories=memories, earned=earned, steps=steps)
         return state, metrics | {"steps": steps, "returns": returns}
 
 
-def _tally(earned: dict[str, Array], windows: dict[str, Window]) -> tuple[dict[str, Array], dict[str, Array]]:
-    """What is earned in episodes under way; the returns, summed, of those that ended in the window, and their count."""
-    first = next(iter(windows.values())).view.first[1:]  # [T,B]: where an episode ended just before
-    last = len(first) - 1 - jnp.argmax(first[::-1], axis=0)
-    sums = {"episodes": first.sum(dtype=jnp.float32)}
-    now = {}
-    for team, window in windows.items():
-        so_far = earned[team] + jnp.cumsum(window.reward.mean(-1), axis=0)
-        # Earned until the last of a game's episode ends: the sum of its episodes' returns, as their differences cancel.
-        closed = jnp.where(first.any(0), jnp.take_along_axis(so_far, last[None], axis=0)[0], 0.0)
-        now[team], sums[team] = so_far[-1] - closed, closed.sum()
-    return now, total(sums)
+def tally(earned: dict[str, Array], windows: dict[str, Window], ended: Array) -> tuple[dict[str, Array], Results]:
+    """What is earned in episodes under way, and the results of those that ended in the window."""
+    rewards = {team: window.reward.mean(-1) for team, window in windows.items()}
+    now, returns = jax.lax.scan(_earn, earned, (rewards, ended))
+    return now, Results(ended, returns)
+
+
+def _earn(so_far: dict[str, Array], step: tuple[dict[str, Array], Array]) -> tuple[dict, dict]:
+    rewards, ended = step
+    return {team: jnp.where(ended, 0.0, so_far[team] + reward) for team, reward in rewards.items()}, so_far

@@ -120,7 +120,7 @@ def empty(spec: Spec, games: int, slots: int, state: bool, rivals: bool, priorit
     """A replay of `slots` instants of each game, with or without the state and the rivals' actions."""
     agents, size = (slots, games, spec.n), spec.action.size
     view = View(
-        obs=jnp.zeros((*agents, spec.obs)),
+        obs=jnp.zeros((*agents, spec.obs), jnp.uint8 if spec.pixels else jnp.float32),
         state=jnp.zeros((slots, games, spec.state if state else 0)),
         legal=jnp.zeros((*agents, size), bool),
         alive=jnp.zeros(agents, bool),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,20 +12,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import runs
-from .config import Config
+from . import algorithms, runs
+from .algorithms import Algorithm
+from .config import Config, fill
 from .devices import setup
-from .evaluate import Episodes, Evaluator
+from .evaluate import Episodes, evaluator
 from .trainer import clock
-from .types import Discrete, ShoalError, Spec, View
+from .types import Discrete, ShoalError, Spec, View, nearest
 
 
 class Player:
     """All teams of a finished run, playing one game at a time. It remembers what they carry from step to step."""
 
-    def __init__(self, config: Config, learners: dict[str, Any], steps: int, seed: int = 0):
+    def __init__(
+        self,
+        config: Config,
+        learners: dict[str, Any],
+        steps: int,
+        seed: int = 0,
+        played_by: dict[str, Algorithm] | None = None,
+    ):
         self.config, self.learners, self.steps = config, learners, steps
-        self.algorithms, self.teams = config.algorithms, config.game.teams
+        self.algorithms, self.teams = played_by or config.algorithms, config.game.teams
         self.clock = clock(config, steps)
         self.key = jax.random.key(seed)
         self._acts = {team: jax.jit(algorithm.act, static_argnums=5) for team, algorithm in self.algorithms.items()}
@@ -53,15 +63,45 @@ class Player:
                 actions |= _by_agent(spec, np.asarray(decision.action[0]), observations)
         return actions
 
+    def against(self, teams: Mapping[str, str | tuple[str, dict[str, Any]]]) -> Player:
+        """The same player, but for teams whose place another takes: `against({"agent": "frozen:runs/x"})`."""
+        made, learners = dict(self.algorithms), dict(self.learners)
+        for team, one in teams.items():
+            kind, options = algorithms.chosen(one if isinstance(one, str) else one[0])
+            options |= {} if isinstance(one, str) else one[1]
+            if team not in self.teams:
+                hint, sides = nearest(team, self.teams), ", ".join(self.teams)
+                raise ShoalError(f"{self.config.env} has no team {team!r}{hint}: its teams are {sides}")
+            if kind not in algorithms.FIXED:
+                raise ShoalError(f"{kind.name} must be trained before it can play: take random or frozen:<run>")
+            made[team] = kind(fill(kind.Config, options, kind.name), self.teams[team])
+            made[team].join(team, made, 1, None)
+            learners[team] = made[team].init(np.random.default_rng(0))
+        return Player(self.config, learners, self.steps, played_by=made)
+
     def evaluate(self, episodes: int = 100, greedy: bool = True, seed: int = 0) -> Episodes:
         """Whole episodes of the game it was trained on."""
-        return Evaluator(self.config.game, self.algorithms, episodes, greedy)(self.learners, seed, self.clock)
+        c = self.config
+        how = (c.workers, c.settings.patience)
+        with contextlib.closing(evaluator(c.game, self.algorithms, episodes, greedy, *how)) as play:
+            return play(self.learners, seed, self.clock)
 
 
 def load(run: str | Path) -> Player:
     """The policies a run ended with."""
     setup()
     return Player(*runs.load_policy(Path(run)))
+
+
+def outcomes(played: Episodes) -> dict[str, dict[str, float]]:
+    """The shares of episodes that each of two teams won (earned more than the other), drew and lost."""
+    if len(played.returns) != 2:
+        return {}
+    one, other = played.returns
+    margin = played.returns[one].mean(1) - played.returns[other].mean(1)
+    shares = [float(np.mean(outcome)) for outcome in (margin > 0, margin == 0, margin < 0)]
+    words = ("win", "draw", "loss")
+    return {one: dict(zip(words, shares, strict=True)), other: dict(zip(words, shares[::-1], strict=True))}
 
 
 def _view(spec: Spec, observations: dict[str, Any], legal: dict[str, Any], first: bool) -> View:

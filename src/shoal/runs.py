@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from .config import Config
 from .types import ShoalError
 
 CONFIG, METRICS, EPISODES, SUMMARY = "config.json", "metrics.jsonl", "episodes.csv", "summary.json"
+FAULTS = "faults.jsonl"  # only if an environment on the host broke
 CURVE, POLICY, TENSORBOARD = "curve.png", "policy", "tensorboard"
 WEIGHTS, ABOUT = "weights.safetensors", "policy.json"  # inside the policy folder
 
@@ -25,7 +27,7 @@ def plan(config: Config) -> Path:
     """Where the run will go; refuses a place that is taken or cannot be written to, without touching it."""
     s = config.settings
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    name = s.name or f"{config.label}-{config.env.replace('/', '__')}-{s.seed}-{stamp}"
+    name = s.name or f"{config.label}-{re.sub(r'[/:]', '__', config.env)}-{s.seed}-{stamp}"
     path = Path(s.out) / name
     if path.exists() and s.name:
         raise ShoalError(f"{path} exists already and is never overwritten: choose another name or out")

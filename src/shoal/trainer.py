@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
@@ -17,7 +18,8 @@ from . import __version__, algorithms, curve, runs
 from .config import Config
 from .devices import room
 from .display import Display, named
-from .evaluate import Episodes, Evaluator
+from .evaluate import Episodes, evaluator
+from .hostloop import HostLoop
 from .log import Log
 from .loop import Loop
 from .types import Clock, ShoalError, TrainState
@@ -25,6 +27,7 @@ from .types import Clock, ShoalError, TrainState
 WORK_PER_CALL = {"cpu": 2e10, "other": 1e12}  # multiplications of a device per call: around a second
 UNITS = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
 LOG_POINTS = 50  # calls a run is cut into at least
+HOSTED_POINTS = 200  # and about so many on the host, which can stop within a call
 
 
 class Diverged(ShoalError):
@@ -78,25 +81,40 @@ class Trainer:
     def __init__(self, config: Config, display: Display):
         s = config.settings
         self.config, self.display = config, display
-        self.loop = Loop(config.game, config.algorithms, s.games, s.window, s.steps, config.devices)
-        self.evaluator = Evaluator(config.game, config.algorithms, s.eval_episodes, s.greedy)
+        self.stop = Stop()
+        self.loop = self._loop()
+        self.evaluator = self._evaluator(config.algorithms, s.greedy)
         self.due = [s.steps * k / (s.evaluations + 1) for k in range(1, s.evaluations + 1)]
-        self.steps, self.seconds = 0, 0.0
+        self.steps, self.seconds, self.told = 0, 0.0, 0
         self.points: list[curve.Point] = []
         self.training: list[tuple[int, dict[str, float]]] = []
 
     def run(self) -> Result:
         path = runs.plan(self.config)
         self._introduce(path)
-        with Stop() as stop:
+        with self.stop, contextlib.closing(self.loop), contextlib.closing(self.evaluator):
             state, program, before = self._prepare()
-            if stop.signal:
+            if self.stop.signal:
                 raise KeyboardInterrupt  # nothing was trained, nothing is written
             runs.create(path, self.config)
             with Log(path) as log:
                 self._note_evaluation(log, before)
-                state = self._train(state, program, log, stop)
-                return self._finish(path, log, self._learners(state), stop.signal)
+                learners = self._learners(self._train(state, program, log))
+                runs.save_policy(path, self.config, learners, self.steps)
+                if self.loop.failure:
+                    raise self.loop.failure
+                return self._finish(path, log, learners)
+
+    def _loop(self) -> Loop:
+        c, s = self.config, self.config.settings
+        parts = (c.game, c.algorithms, s.games, s.window, s.steps, c.devices)
+        if not c.hosted:
+            return Loop(*parts)
+        return HostLoop(*parts, c.workers, s.patience, s.tolerance, lambda: bool(self.stop.signal))
+
+    def _evaluator(self, players: dict, greedy: bool) -> Any:
+        c, s = self.config, self.config.settings
+        return evaluator(c.game, players, s.eval_episodes, greedy, c.workers, s.patience)
 
     def _introduce(self, path: Path) -> None:
         s, c = self.config.settings, self.config
@@ -117,8 +135,7 @@ class Trainer:
         with self.display.waiting("compiling the training program"), ThreadPoolExecutor(2) as pool:
             state = self.loop.init(self.config.settings.seed)
             learners = self._learners(state)
-            program = self.loop.program(self._iterations(learners))
-            compiled = pool.submit(lambda: program.lower(state).compile())
+            compiled = pool.submit(self.loop.compile, state, self._iterations(learners))
             before = pool.submit(self._evaluate, learners)
             return state, compiled.result(), before.result()
 
@@ -133,20 +150,25 @@ class Trainer:
             )  # a gradient costs three forward passes
             work += weights * algorithm.spec.n * passes
         needed = -(-s.steps // (s.games * s.window))
+        if self.config.hosted:
+            return -(-needed // HOSTED_POINTS)
         speed = WORK_PER_CALL["cpu" if jax.default_backend() == "cpu" else "other"] * self.config.devices
         fitting = int(speed / (work * s.games * s.window))
         calls = -(-needed // max(fitting, 1))
         calls = min(max(calls, LOG_POINTS, s.evaluations + 1), needed)
         return -(-needed // calls)
 
-    def _train(self, state: TrainState, program: Any, log: Log, stop: Stop) -> TrainState:
+    def _train(self, state: TrainState, program: Any, log: Log) -> TrainState:
         s = self.config.settings
         with self.display.training(s.steps):
-            while self.steps < s.steps and not stop.signal:
+            while self.steps < s.steps and not self.stop.signal:
                 start = time.monotonic()
                 state, metrics = program(state)
                 metrics = jax.device_get(metrics)
                 spent = time.monotonic() - start
+                if self.loop.failure:
+                    self._note_faults(log)
+                    break
                 self._note_metrics(log, metrics, spent)
                 if self.due and self.due[0] <= self.steps < s.steps:
                     self.due = [step for step in self.due if step > self.steps]
@@ -165,6 +187,7 @@ class Trainer:
         self.training += [(self.steps, returns)] if returns else []
         rate = fresh / spent
         speed = {"seconds": self.seconds, "steps_per_second": rate}
+        values |= self._note_faults(log)
         log.point(self.steps, values | {f"{team}/return": value for team, value in returns.items()} | speed)
         wrong = [name for name, value in values.items() if not np.isfinite(value)]
         if wrong:
@@ -173,6 +196,17 @@ class Trainer:
                 " try a smaller lr or max_grad_norm"
             )
         self.display.progress(self.steps, self.config.settings.steps, rate, returns)
+
+    def _note_faults(self, log: Log) -> dict[str, float]:
+        """What broke on the host since the last time, and how often anything has."""
+        faults = self.loop.faults
+        for fault in faults[self.told :]:
+            log.fault(fault)
+        if len(faults) > self.told:
+            more = f" (and {len(faults) - self.told - 1} more)" if len(faults) - self.told > 1 else ""
+            self.display.say(f"an episode broke and was dropped{more}: {faults[-1]}")
+        self.told = len(faults)
+        return {"faults": float(len(faults)), "dropped": float(len(self.loop.dropped))} if faults else {}
 
     def _learners(self, state: TrainState) -> dict:
         """On the host: evaluation and the saved policy start from the same arrays."""
@@ -193,16 +227,16 @@ class Trainer:
         count = f"{len(played.length)} {how} episodes"
         self.display.say(f"evaluation at {self.steps:,} steps: {named(played.score())} (mean return, {count})")
 
-    def _finish(self, path: Path, log: Log, learners: dict, stopped: int) -> Result:
-        """The last evaluation, the random level, the policy, the curve, the summary."""
+    def _finish(self, path: Path, log: Log, learners: dict) -> Result:
+        """The last evaluation, the random level, the curve, the summary."""
         s, game = self.config.settings, self.config.game
-        if stopped:
+        if self.stop.signal:
             self.display.say(f"stopping early at {self.steps:,} steps, as asked")
-        runs.save_policy(path, self.config, learners, self.steps)
         self._note_evaluation(log, self._evaluate(learners))
         guessers = {team: algorithms.chance(spec) for team, spec in game.teams.items()}
         nothing = {team: () for team in guessers}
-        random = Evaluator(game, guessers, s.eval_episodes, False)(nothing, s.seed, clock(self.config, 0))
+        with contextlib.closing(self._evaluator(guessers, False)) as chance:
+            random = chance(nothing, s.seed, clock(self.config, 0))
         title = f"{self.config.label} on {self.config.env}, seed {s.seed}"
         curve.draw(path / runs.CURVE, title, self.points, self.training, random)
         result = Result(
@@ -212,7 +246,7 @@ class Trainer:
             random=random.score(),
             steps=self.steps,
             seconds=self.seconds,
-            stopped=stopped,
+            stopped=self.stop.signal,
         )
         facts = vars(result) | {"path": str(path), "steps_per_second": self.steps / max(self.seconds, 1e-9)}
         runs.write_json(path / runs.SUMMARY, facts)

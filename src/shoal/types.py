@@ -14,16 +14,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax.numpy as jnp
-from jax import Array
+if TYPE_CHECKING:  # the processes that run environments speak these records without waiting for JAX
+    from jax import Array
 
 
 class ShoalError(Exception):
     """A mistake of the user's, told in one sentence that says what to change."""
 
     exit_code = 2
+    detail = ""  # such as the traceback of somebody's environment, on lines of its own
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -71,6 +72,7 @@ class Spec:
     obs_sizes: tuple[int, ...] = ()  # each agent's own size, where they differ
     action_sizes: tuple[int, ...] = ()
     rivals: int = 0  # width of the other teams' actions, all together, as a net reads them
+    pixels: tuple[int, ...] = ()  # (H,W,C) of observations that are images of bytes, laid out as one row of H·W·C
     joined: bool = False  # the state is just this team's observations side by side: nobody need keep it
 
     @property
@@ -116,7 +118,7 @@ class Window(NamedTuple):
     @property
     def weight(self) -> Array:
         """[T,B,N] 1 where a living agent's action led somewhere."""
-        return (self.valid & self.view.alive[:-1]).astype(jnp.float32)
+        return (self.valid & self.view.alive[:-1]).astype("float32")
 
     @property
     def reward(self) -> Array:
@@ -127,6 +129,13 @@ class Window(NamedTuple):
     def discount(self) -> Array:
         """[T,B,N] of each transition."""
         return self.view.discount[1:]
+
+
+class Results(NamedTuple):
+    """How the episodes of a window ended."""
+
+    ended: Array  # [T,B] bool: this step opened a new episode, the one before it had ended
+    returns: dict[str, Array]  # [T,B] by team: one agent's mean return of the episode that ended there
 
 
 class Share(NamedTuple):

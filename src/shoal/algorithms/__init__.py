@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 from ..types import ShoalError, Spec, nearest
 from .a2c import A2C
 from .base import Algorithm
 from .coma import COMA
 from .ddpg import DDPG
 from .dqn import DQN
+from .frozen import Frozen, unlike
 from .maa2c import MAA2C
 from .maddpg import MADDPG
 from .mappo import MAPPO
 from .masac import MASAC
 from .matd3 import MATD3
+from .mfac import MFAC
+from .mfq import MFQ
+from .past import Past
 from .ppo import PPO
 from .qmix import QMIX
 from .qplex import QPLEX
@@ -20,13 +27,15 @@ from .qtran import QTRAN
 from .sac import SAC
 from .scripted import Random
 from .td3 import TD3
+from .vdac import VDAC
 from .vdn import VDN
 from .wqmix import CWQMIX, OWQMIX
 
-POLICY = (A2C, MAA2C, PPO, MAPPO, COMA)
-VALUE = (DQN, VDN, QMIX, CWQMIX, OWQMIX, QPLEX, QTRAN)
+POLICY = (A2C, MAA2C, PPO, MAPPO, COMA, MFAC, VDAC)
+VALUE = (DQN, VDN, QMIX, CWQMIX, OWQMIX, QPLEX, QTRAN, MFQ)
 PATHWISE = (DDPG, MADDPG, TD3, MATD3, SAC, MASAC)
-ALGORITHMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (*POLICY, *VALUE, *PATHWISE, Random)}
+FIXED = (Random, Frozen)  # play as they are
+ALGORITHMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (*POLICY, *VALUE, *PATHWISE, *FIXED, Past)}
 ALIASES = {"ia2c": "a2c", "ippo": "ppo", "iql": "dqn"}  # the same object with several agents
 
 
@@ -39,9 +48,21 @@ def find(name: str) -> type[Algorithm]:
     return kind
 
 
+def chosen(word: str) -> tuple[type[Algorithm], dict[str, Any]]:
+    """`name` or `name:argument`: the algorithm, and its first option if that is the argument."""
+    name, colon, argument = word.partition(":")
+    kind = find(name)
+    if not colon:
+        return kind, {}
+    first = next(iter(dataclasses.fields(kind.Config)), None)
+    if first is None or not isinstance(first.default, str):
+        raise ShoalError(f"{name} takes nothing after a colon: write {name} instead of {word!r}")
+    return kind, {first.name: argument}
+
+
 def chance(spec: Spec) -> Algorithm:
     """Who plays at random: the level to compare with."""
     return Random(Random.Config(), spec)
 
 
-__all__ = ["ALGORITHMS", "ALIASES", "Algorithm", "chance", "find"]
+__all__ = ["ALGORITHMS", "ALIASES", "FIXED", "Algorithm", "chance", "chosen", "find", "unlike"]

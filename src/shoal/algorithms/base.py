@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..nets.layers import Rng, owners
-from ..nets.sees import ID, LAST_ACTION, OBS, Scene, See, as_input, width
-from ..nets.torsos import TORSOS, Style
-from ..types import Box, Clock, Decision, Discrete, Share, ShoalError, Space, Spec, View, Window
+from ..nets.sees import ID, LAST_ACTION, MEAN_ACTION, OBS, Scene, See, as_input, width
+from ..nets.torsos import TORSOS, Cnn, Eye, Style
+from ..types import Box, Clock, Decision, Discrete, Results, Share, ShoalError, Space, Spec, View, Window
 
 Metrics = dict[str, Array]
 
@@ -33,6 +33,13 @@ class Algorithm:
             )
         self.config, self.spec = config, spec
 
+    def join(self, team: str, everybody: dict[str, Algorithm], games: int, origin: Any) -> None:
+        """Take a team's place in a run of so many games, knowing who else plays; `origin` as in the saved config."""
+
+    def origin(self) -> Any:
+        """What must be saved, as JSON, beside its config to make it again; None if its config says all."""
+        return None
+
     def check(self, share: Share) -> None:
         """Refuse a share of the run that it could not learn from."""
 
@@ -52,6 +59,10 @@ class Algorithm:
         """Decide for every agent of every game."""
         raise NotImplementedError
 
+    def acting(self, learner: Any) -> Any:
+        """The learner without what only learning needs, for those who keep copies of it."""
+        return learner
+
     def memory(self, learner: Any, share: Share) -> Any:
         """The empty memory."""
         raise NotImplementedError
@@ -63,6 +74,10 @@ class Algorithm:
     def learn(self, learner: Any, memory: Any, key: Array, clock: Clock) -> tuple[Any, Any, Metrics]:
         """Update from memory."""
         raise NotImplementedError
+
+    def meet(self, learner: Any, learners: dict[str, Any], results: Results) -> tuple[Any, Metrics]:
+        """After an iteration: look at everybody's learners and results, as an opponent made of others does."""
+        return learner, {}
 
 
 def positive(config: Any, *fields: str) -> None:
@@ -110,6 +125,8 @@ class NetConfig:
     """Of the hidden layers."""
     layer_norm: bool = False
     """Standardise the features after each hidden layer."""
+    channels: str = "16,32"
+    """Images: channels of each convolution in front of the hidden layers; empty for none."""
     sharing: str = "shared"
     """Parameters: shared by all agents, own for each, or a partition such as 0,0,1."""
     agent_id: bool = True
@@ -120,6 +137,15 @@ class NetConfig:
     def __post_init__(self) -> None:
         positive(self, "lr", "max_grad_norm", "hidden", "layers")
         fraction(self, "gamma")
+        convolutions(self.channels)
+
+
+def convolutions(channels: str) -> tuple[int, ...]:
+    """The channels of each convolution."""
+    words = channels.split(",") if channels else []
+    if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
+        raise ShoalError(f"channels must be whole numbers such as 16,32, not {channels!r}")
+    return tuple(map(int, words))
 
 
 class Carry(NamedTuple):
@@ -143,15 +169,27 @@ class Networked(Algorithm):
     def recurrent(self) -> bool:
         return self.config.torso != "mlp"
 
-    def torso(self, rng: Rng, part: str, kind: str = "") -> Any:
-        """A torso for what `part` sees, of the config's kind unless told otherwise."""
-        c = self.config
-        ins, style = width(self.sees[part], self.spec), Style(c.activation, c.layer_norm)
-        return TORSOS[kind or c.torso](rng, self.owner, ins, c.hidden, c.layers, style)
+    @property
+    def keeps_last(self) -> bool:
+        """Does any part see what was done before?"""
+        return any(see in (LAST_ACTION, MEAN_ACTION) for sees in self.sees.values() for see in sees)
+
+    def acting(self, learner: Any) -> Any:
+        return learner._replace(target=None, opt=None)
+
+    def torso(self, rng: Rng, part: str, kind: str = "", owner: tuple[int, ...] = (), more: int = 0) -> Any:
+        """A torso for what `part` sees and `more` numbers behind it; the kind and owners the config's, unless told."""
+        c, sees, owner = self.config, self.sees[part], owner or self.owner
+        ins, eye = width(sees, self.spec) + more, None
+        if self.spec.pixels and OBS in sees:
+            eye = Eye(rng, owner, self.spec.pixels, convolutions(c.channels), c.activation)
+            ins += eye.size - self.spec.obs
+        inner = TORSOS[kind or c.torso](rng, owner, ins, c.hidden, c.layers, Style(c.activation, c.layer_norm))
+        return Cnn(eye, inner, sees.index(OBS)) if eye else inner
 
     def opening(self, torso: Any, games: int) -> Carry:
         """What an agent with that torso remembers before its first view."""
-        last = self.spec.action.size if self.config.last_action else 0
+        last = self.spec.action.size if self.keeps_last else 0
         return Carry(torso.carry(games, self.spec.n), jnp.zeros((games, self.spec.n, last)))
 
     def scene(self, view: View, carry: Carry) -> Scene:
@@ -160,11 +198,11 @@ class Networked(Algorithm):
 
     def carried(self, hidden: Array, action: Array, carry: Carry) -> Carry:
         """What is remembered after an action."""
-        return Carry(hidden, as_input(action, self.spec) if self.config.last_action else carry.last)
+        return Carry(hidden, as_input(action, self.spec) if self.keeps_last else carry.last)
 
     def led(self, view: View, action: Array, before: Array) -> Array:
         """`[T,B,N,A]` the action before each of these instants: `before` the first of them, then `action`."""
-        if not self.config.last_action:
+        if not self.keeps_last:
             return jnp.zeros((*view.alive.shape, 0))
         led = jnp.concatenate([before, as_input(action, self.spec)])
         return led * ~view.first[..., None, None]

@@ -5,6 +5,7 @@ A member says how utilities are mixed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -97,10 +98,12 @@ class Value(Replayed):
 
     def act(self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool) -> Decision:
         q, hidden = self.utilities(learner.params["agents"], self.scene(view, carry), carry.hidden)
-        action = best(q[0], view.legal)
-        if not greedy:
-            action = epsilon_greedy(key, action, view.legal, self.epsilon(clock))
+        action = best(q[0], view.legal) if greedy else self.explore(key, q[0], view.legal, clock)
         return Decision(action, self.carried(hidden, action, carry), ())
+
+    def explore(self, key: Array, q: Array, legal: Array, clock: Clock) -> Array:
+        """What it tries while it learns."""
+        return epsilon_greedy(key, best(q, legal), legal, self.epsilon(clock))
 
     def epsilon(self, clock: Clock) -> Array:
         c = self.config
@@ -113,7 +116,11 @@ class Value(Replayed):
     # -- learning -----------------------------------------------------------------------------------------------
 
     def improve(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics, Array]:
-        grads, metrics, wrong = gradients(self.losses, learner.params, learner, batch)
+        return self.descent(self.losses, learner, batch, clock)
+
+    def descent(self, losses: Callable, learner: Learner, batch: Batch, clock: Clock) -> tuple[Learner, Metrics, Array]:
+        """A step of every part down these losses."""
+        grads, metrics, wrong = gradients(losses, learner.params, learner, batch)
         learner, norms = self.descended(learner, tuple(learner.params), grads, clock)
         return self.followed(learner), metrics | norms | {"epsilon": self.epsilon(clock)}, wrong
 

@@ -1,47 +1,52 @@
-"""The native games by their ids, and `make`."""
+"""Environments by their ids, and `make`.
+
+A native game (`mpe/simple_spread`) and a game written in JAX by others (`jaxmarl:SMAX`) run inside the compiled
+program; everything else (`pz:…`, `gym:…`, `my_package.my_module:make_env`) runs on the host.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ..types import ShoalError, nearest
-from . import identity, matrix, mpe
-from .base import Env, Game, GameState
 
-GAMES: dict[str, type[Game]] = {
-    game.name: game
-    for game in (
-        mpe.Simple,
-        mpe.SimpleAdversary,
-        mpe.SimpleCrypto,
-        mpe.SimplePush,
-        mpe.SimpleReference,
-        mpe.SimpleSpeakerListener,
-        mpe.SimpleSpread,
-        mpe.SimpleTag,
-        mpe.SimpleWorldComm,
-        matrix.Climbing,
-        matrix.Penalty,
-        matrix.Nonmonotonic,
-        matrix.MatchingPennies,
-        identity.Identity,
-        identity.ContinuousIdentity,
-        identity.Memory,
-        identity.Endless,
-        identity.Mortal,
-    )
-}
+if TYPE_CHECKING:
+    from .base import Env as Env
+    from .base import Game as Game
+    from .base import GameState as GameState
+    from .host import Hosted as Hosted
+    from .native import GAMES as GAMES
 
-__all__ = ["GAMES", "Env", "Game", "GameState", "make"]
+_HOMES = {"GAMES": ".native", "Env": ".base", "Game": ".base", "GameState": ".base", "Hosted": ".host"}
 
 
-def make(env_id: str, **options: Any) -> Game:
-    """The native game called `env_id`, with these options."""
-    if env_id not in GAMES:
-        raise ShoalError(f"There is no game '{env_id}'{nearest(env_id, GAMES)}; `shoal list` shows them all.")
-    game = GAMES[env_id]
-    fields = {field.name: field for field in dataclasses.fields(cast(Any, game))}
+def __getattr__(name: str) -> Any:
+    """Parts are imported when first asked for: worker processes need no JAX."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'shoal.envs' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name], __name__), name)
+
+
+def make(env_id: str, **options: Any) -> Any:
+    """The environment called `env_id`, with these options: an `Env` to compile, or one that is `Hosted`."""
+    from .host import Hosted
+    from .native import GAMES
+
+    if env_id in GAMES:
+        return _native(GAMES[env_id], env_id, options)
+    prefix, colon, rest = env_id.partition(":")
+    if not colon:
+        hint = nearest(env_id, GAMES)
+        raise ShoalError(f"There is no game '{env_id}'{hint}; `shoal list` shows them all.")
+    from .foreign import FOREIGN
+
+    return FOREIGN[prefix](rest, options) if prefix in FOREIGN else Hosted(env_id, options)
+
+
+def _native(game: Any, env_id: str, options: dict[str, Any]) -> Any:
+    fields = {field.name: field for field in dataclasses.fields(game)}
     for option, value in options.items():
         if option not in fields:
             hint = nearest(option, fields)

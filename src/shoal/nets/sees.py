@@ -58,10 +58,24 @@ def _others(scene: Scene, spec: Spec) -> Array:
     return others.reshape(*others.shape[:-2], -1)
 
 
+def _mean_action(scene: Scene, spec: Spec) -> Array:
+    """Mean of what the other members of the team who live now did before this instant; zeros where there is none.
+
+    Who lives now is known both to one who acts and to one who reads a drawn window from its first instant on; who lived
+    then is not. An agent that died of the step before counts no longer. Sums less one's own: the cost grows with the
+    agents, not with their pairs.
+    """
+    here = scene.view.alive[..., None]
+    done = jnp.where(here, scene.last, 0.0)
+    others = here.sum(-2, keepdims=True) - here
+    return (done.sum(-2, keepdims=True) - done) / jnp.maximum(others, 1)
+
+
 OBS = See(lambda spec: spec.obs, lambda scene, spec: scene.view.obs)
 STATE = See(lambda spec: spec.state, lambda scene, spec: scene.view.state[..., None, :])
 ID = See(lambda spec: spec.n, lambda scene, spec: jnp.eye(spec.n)[None, None])
 LAST_ACTION = See(lambda spec: spec.action.size, lambda scene, spec: scene.last)
+MEAN_ACTION = See(lambda spec: spec.action.size, _mean_action)
 ACTION = See(lambda spec: spec.action.size, lambda scene, spec: scene.action)
 OTHERS_ACTION = See(lambda spec: spec.n * spec.action.size, _others)
 JOINT_ACTION = See(lambda spec: spec.n * spec.action.size, _joint)

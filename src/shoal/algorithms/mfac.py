@@ -1,0 +1,63 @@
+"""Mean field actor-critic (MFAC; Yang et al. 2018)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax.numpy as jnp
+from jax import Array
+
+from ..memory import Rollout
+from ..nets.heads import duel
+from ..nets.layers import Dense, Rng
+from ..nets.sees import ID, MEAN_ACTION, OBS, Scene
+from ..types import Clock
+from .coma import COMA, COMAConfig, expectation
+from .policy import Critic, Learner
+
+
+@dataclass(frozen=True)
+class MFACConfig(COMAConfig):
+    """MFAC's own settings beside COMA's."""
+
+    lam: float = 0.0
+    """λ of the critic's TD(λ) targets; 0 is the paper's: the next value alone."""
+    reward: Literal["own", "mean", "sum"] = "own"
+    """What each agent learns from: its own reward, or the team's pooled by mean or sum."""
+    epsilon: float = 0.0
+    """Probability spread evenly over the legal actions, at the start."""
+    epsilon_end: float = 0.0
+    """The same at the end of its schedule."""
+
+
+class MFAC(COMA):
+    """COMA whose critic sees, of the others, only what they just did on average, and no state.
+
+    An agent's neighbours are all other members of its team who live, as in the authors' battle game.
+    """
+
+    name = "mfac"
+    Config = MFACConfig
+    critic_sees = (OBS, MEAN_ACTION, ID)
+
+    def init_critic(self, rng: Rng) -> Any:
+        """A value and advantages on one torso, which remembers when the actor does: it sees no more of the game."""
+        outs = self.spec.action.size + 1
+        return Critic(self.torso(rng, "critic"), Dense(rng, self.owner, self.config.hidden, outs, gain=0.01))
+
+    def critic(self, critic: Any, scene: Scene, carry: Array, features: Array | None = None) -> tuple[Array, Array]:
+        out, carry = super().critic(critic, scene, carry, features)
+        return duel(out, scene.view.legal), carry
+
+    def regress(
+        self, learner: Learner, scene: Scene, end: Scene, memory: Rollout, key: Array, clock: Clock
+    ) -> tuple[Array, Array]:
+        """What the policy expects of the target Q at every instant (eq. 11)."""
+        actor = learner.params["actor"]
+        now, _, hidden = self.policy(actor, scene, memory.window.carry.hidden, clock)
+        ahead, _, _ = self.policy(actor, end, hidden, clock)
+        before, carry = self.critic(learner.target, scene, memory.carry)
+        last, _ = self.critic(learner.target, end, carry)
+        values = jnp.concatenate([expectation(now, before), expectation(ahead, last)])
+        return (learner.scale.up(values) if self.config.normalise_value else values), carry

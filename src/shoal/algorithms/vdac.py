@@ -1,0 +1,66 @@
+"""Value-decomposition multi-agent actor-critics (VDAC; Su et al. 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import equinox as eqx
+from jax import Array
+
+from ..nets.layers import Rng
+from ..nets.mixers import Monotone
+from ..nets.sees import Scene
+from .a2c import A2C
+from .base import positive
+from .policy import Critic, PolicyConfig
+
+
+@dataclass(frozen=True)
+class VDACConfig(PolicyConfig):
+    """VDAC's own settings beside A2C's; the reward is the team's."""
+
+    reward: Literal["mean", "sum"] = "mean"
+    """The team's reward: the mean or the sum of its agents'."""
+    mix: Literal["sum", "mix"] = "mix"
+    """How the agents' values make the team's: their sum (VDAC-sum), or a monotone net the state feeds (VDAC-mix)."""
+    embedding: int = 32
+    """Units of the mixing net."""
+    hyper: int = 64
+    """Hidden units of the nets that make its weights from the state."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(self, "embedding", "hyper")
+
+
+class Mixed(eqx.Module):
+    """Each agent's critic, and what makes one value of theirs."""
+
+    local: Critic
+    mixer: Monotone | None  # None: their sum
+
+    @property
+    def torso(self) -> Any:
+        return self.local.torso
+
+    def team(self, values: Array, state: Array) -> Array:
+        """`[T,B,N]` and `[T,B,S]` to `[T,B,1]`."""
+        return values.sum(-1, keepdims=True) if self.mixer is None else self.mixer(values, state)
+
+
+class VDAC(A2C):
+    """A2C whose advantage is the team's: r + γV′ − V of a mix of what each agent's own critic expects."""
+
+    name = "vdac"
+    Config = VDACConfig
+
+    def init_critic(self, rng: Rng) -> Mixed:
+        c, spec = self.config, self.spec
+        local = super().init_critic(rng)
+        return Mixed(local, Monotone(rng, spec.n, spec.state, c.embedding, c.hyper) if c.mix == "mix" else None)
+
+    def critic(self, critic: Mixed, scene: Scene, carry: Array, features: Array | None = None) -> tuple[Array, Array]:
+        """The team's value `[T,B,1,1]`; an agent that is not there adds nothing."""
+        values, carry = super().critic(critic.local, scene, carry, features)
+        return critic.team(values[..., 0] * scene.view.alive, scene.view.state)[..., None], carry

@@ -1,0 +1,239 @@
+"""`shoal check-env`: plays an environment at random and holds what it shows against the contract.
+
+Two traces are played with the same seed and the same actions, in two matches, and a third in the first of them again.
+Every rule is a function of the traces, named by its docstring, that yields what it finds broken, by whom and when.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .envs.host import Broken, Glance, Hosted, Match, Moment
+from .types import Box, Spec
+
+
+class Finding(NamedTuple):
+    """A rule that was broken."""
+
+    who: str  # an agent, a team or nobody
+    step: int  # of the trace; its first opening is step 0
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.who}, step {self.step}: {self.what}" if self.who else f"step {self.step}: {self.what}"
+
+
+class Trace(NamedTuple):
+    """What was seen from a reset on, for one or more episodes."""
+
+    moments: list[Moment]
+    first: list[bool]  # an opening
+    broke: str = ""  # the exception that ended it
+
+
+class Report(NamedTuple):
+    teams: dict[str, Spec]
+    steps: int
+    episodes: int
+    findings: dict[str, list[Finding]]  # by rule, none where it is kept
+
+
+def check(env: Any, steps: int = 1000, seed: int = 0) -> Report:
+    """Play an environment for so many steps and report."""
+    one, other = _open(env), _open(env)
+    try:
+        traces = [_play(match, env.teams, steps, seed) for match in (one, other, one)]
+    finally:
+        one.close()
+        other.close()
+    found = {inspect.cleandoc(rule.__doc__ or ""): list(rule(env.teams, *traces)) for rule in RULES}
+    return Report(env.teams, len(traces[0].moments) - 1, sum(traces[0].first), found)
+
+
+def _open(env: Any) -> Match:
+    return env.open() if isinstance(env, Hosted) else Compiled(env)
+
+
+class Compiled:
+    """A match of a compiled game, which is checked like any other."""
+
+    def __init__(self, game: Any):
+        self.game, self.teams = game, game.teams
+        self._reset, self._step = jax.jit(game.reset, static_argnums=1), jax.jit(game.step)
+
+    def reset(self, seed: int) -> Moment:
+        self.key, key = jax.random.split(jax.random.key(seed))
+        self.state, views = self._reset(key, 1)
+        return self._moment(views)
+
+    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+        self.key, key = jax.random.split(self.key)
+        self.state, views = self._step(key, self.state, {team: jnp.asarray(a)[None] for team, a in actions.items()})
+        return self._moment(views)
+
+    def render(self) -> np.ndarray:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+    def _moment(self, views: dict[str, Any]) -> Moment:
+        """The end of an episode is only told by the opening after it, so none of these is said to be over."""
+        views = jax.device_get(views)
+        seen = {team: Glance(*(getattr(view, name)[0] for name in Glance._fields)) for team, view in views.items()}
+        one = next(iter(views.values()))
+        self.opens = bool(one.first[0])
+        return Moment(seen, one.state[0], False)
+
+
+def _play(match: Match, teams: dict[str, Spec], steps: int, seed: int) -> Trace:
+    """Legal actions at random, the same for equal seeds."""
+    rng = np.random.default_rng(seed)
+    moments, first, episode = [], [], 0
+    try:
+        for _ in range(steps + 1):
+            fresh = not moments or moments[-1].over
+            if fresh:
+                moment, episode = match.reset(seed + episode), episode + 1
+            else:
+                moment = match.step({team: _any(rng, spec, moments[-1].teams[team]) for team, spec in teams.items()})
+            moments.append(Moment(*jax.tree.map(np.array, tuple(moment)[:2]), moment.over))
+            first.append(getattr(match, "opens", fresh))
+    except Broken as error:
+        return Trace(moments, first, str(error))
+    except Exception:
+        return Trace(moments, first, traceback.format_exc(limit=-6))
+    return Trace(moments, first)
+
+
+def _any(rng: np.random.Generator, spec: Spec, seen: Glance) -> np.ndarray:
+    if isinstance(spec.action, Box):
+        return rng.uniform(spec.action.low, spec.action.high, (spec.n, spec.action.size)).astype(np.float32)
+    draws = rng.random(seen.legal.shape) * seen.legal + 1e-9 * seen.legal
+    return draws.argmax(-1).astype(np.int32)
+
+
+# -- rules ------------------------------------------------------------------------------------------------------
+
+
+def _runs(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
+    """It plays without an error."""
+    if one.broke:
+        yield Finding("", len(one.moments), one.broke)
+
+
+def _shapes(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
+    """What is seen has the promised shapes."""
+    for step, moment in enumerate(one.moments):
+        for team, spec in teams.items():
+            rows, size = (spec.n,), spec.action.size
+            wanted = {
+                "obs": (spec.n, spec.obs),
+                "legal": (spec.n, size),
+                "alive": rows,
+                "reward": rows,
+                "discount": rows,
+            }
+            found = {name: value.shape for name, value in moment.teams[team]._asdict().items()}
+            for name in wanted:
+                if found[name] != wanted[name]:
+                    yield Finding(f"team {team}", step, f"{name} has shape {found[name]}, not {wanted[name]}")
+            if moment.state.shape != (spec.state,):
+                yield Finding(f"team {team}", step, f"the state has shape {moment.state.shape}, not ({spec.state},)")
+
+
+def _finite(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
+    """Observations and rewards are finite."""
+    for row in _rows(teams, one):
+        for name in ("obs", "reward"):
+            if not np.isfinite(getattr(row.seen, name)[row.i]).all():
+                yield Finding(row.agent, row.step, f"its {name} is not")
+
+
+def _masks(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
+    """Whoever is alive has a legal action."""
+    for row in _rows(teams, one):
+        if row.seen.alive[row.i] and not row.seen.legal[row.i].any():
+            yield Finding(row.agent, row.step, "it has none")
+
+
+def _openings(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
+    """An episode opens with somebody alive and nothing earned."""
+    for row in _rows(teams, one):
+        if one.first[row.step] and row.seen.reward[row.i]:
+            yield Finding(row.agent, row.step, f"it has earned {row.seen.reward[row.i]:g}")
+    for step, moment in enumerate(one.moments):
+        if one.first[step] and not any(seen.alive.any() for seen in moment.teams.values()):
+            yield Finding("", step, "nobody is alive")
+
+
+def _absent(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
+    """The dead earn nothing after the step at which they died."""
+    for row in _rows(teams, one):
+        if one.first[row.step] or row.seen.alive[row.i] or not row.seen.reward[row.i]:
+            continue
+        if not one.moments[row.step - 1].teams[row.team].alive[row.i]:
+            yield Finding(row.agent, row.step, f"it was dead already and earned {row.seen.reward[row.i]:g}")
+
+
+def _discounts(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
+    """A discount is 0 or 1."""
+    for row in _rows(teams, one):
+        if row.seen.discount[row.i] not in (0.0, 1.0):
+            yield Finding(row.agent, row.step, f"it is {row.seen.discount[row.i]:g}")
+
+
+def _seeds(teams: dict[str, Spec], one: Trace, other: Trace, again: Trace) -> Iterator[Finding]:
+    """Equal seeds give equal episodes."""
+    for where, trace in {"another match": other, "the same match, once more,": again}.items():
+        for mine, row in zip(_rows(teams, one), _rows(teams, trace), strict=False):
+            pairs = zip(mine.seen._asdict().items(), row.seen, strict=True)
+            differ = [name for (name, a), b in pairs if not np.array_equal(a[row.i], b[row.i])]
+            if differ:
+                what = f"{where} shows another {differ[0]} after the same seed and actions"
+                yield Finding(row.agent, row.step, what)
+                break
+
+
+def _ends(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
+    """Episodes end."""
+    if sum(one.first) < 2 and not one.broke and not one.moments[-1].over:
+        what = "none has ended yet: check for longer (--steps), or give it a limit (--env.limit)"
+        yield Finding("", len(one.moments) - 1, what)
+
+
+RULES: tuple[Callable[..., Iterator[Finding]], ...] = (
+    _runs,
+    _shapes,
+    _finite,
+    _masks,
+    _openings,
+    _absent,
+    _discounts,
+    _seeds,
+    _ends,
+)
+
+
+class Row(NamedTuple):
+    """One agent at one step."""
+
+    step: int
+    team: str
+    agent: str
+    seen: Glance  # by its team
+    i: int  # its row there
+
+
+def _rows(teams: dict[str, Spec], trace: Trace) -> Iterator[Row]:
+    for step, moment in enumerate(trace.moments):
+        for team, spec in teams.items():
+            for i, agent in enumerate(spec.agents):
+                yield Row(step, team, agent, moment.teams[team], i)

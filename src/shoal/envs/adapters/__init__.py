@@ -1,0 +1,223 @@
+"""Environments from outside, by their ids, as matches (`envs/host.py`). Nothing here needs JAX.
+
+`pz:<module>` is a PettingZoo environment, `gym:<id>` one of Gymnasium's registry, `football:<scenario>` Google's
+football, and `<module>:<function>` one's own: the function gets the options and returns an environment of any kind
+below, which is known by its methods and need not inherit from anything.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ...types import ShoalError, Spec, nearest
+from ..host import Broken, Match
+from .how import How
+
+if TYPE_CHECKING:
+    from .outward import Outward
+
+__all__ = ["PREFIXES", "How", "as_parallel_env", "open_match"]
+
+EXTRAS = {  # package -> the extra of ours that brings it
+    "pettingzoo": "pettingzoo",
+    "chess": "pettingzoo",
+    "rlcard": "pettingzoo",
+    "shimmy": "pettingzoo",
+    "pygame": "pettingzoo",
+    "pymunk": "pettingzoo",
+    "mpe2": "mpe2",
+    "magent2": "magent2",
+    "gymnasium": "gymnasium",
+    "Box2D": "box2d",
+    "mujoco": "mujoco",
+    "gymnasium_robotics": "mujoco",
+    "lbforaging": "lbforaging",
+    "rware": "rware",
+    "gfootball": "football",
+}
+
+
+def open_match(name: str, options: dict[str, Any], render: bool = False) -> Match:
+    """A match of the environment called `name`; with `render`, one that draws pictures."""
+    kind, _, rest = name.partition(":")
+    if not kind or not rest:
+        raise ShoalError(f"There is no environment '{name}'; {KNOWN}.")
+    how, options = How.split(options)
+    try:
+        match = PREFIXES[kind](rest, options, render, how) if kind in PREFIXES else _own(name, options, render, how)
+        return how.arrange(match)
+    except Broken as error:
+        raise ShoalError(f"{name} does not keep the contract of environments: {error}.") from error
+
+
+def as_parallel_env(match: Match) -> Outward:
+    """The match as a PettingZoo `ParallelEnv`."""
+    _load("pettingzoo")
+    from .outward import Outward
+
+    return Outward(match)
+
+
+def adapt(env: Any, how: How) -> Match:
+    """The environment as a match, by what it can do."""
+    if not any(_has(env, methods) for methods in KINDS):
+        kinds = "a PettingZoo, Gymnasium or SMAC environment nor a Match"
+        raise ShoalError(f"{type(env).__name__} is neither {kinds}: it has none of their methods.")
+    kind = next(kind for methods, kind in KINDS.items() if _has(env, methods))
+    return kind(env, how)
+
+
+def _has(env: Any, methods: tuple[str, ...]) -> bool:
+    return all(hasattr(env, method) for method in methods)
+
+
+def _match(env: Any, how: How) -> Match:
+    if how.teams:
+        raise ShoalError(
+            "teams cannot be chosen for an environment that is a Match: it says itself who plays together."
+        )
+    if not isinstance(env.teams, dict) or not all(isinstance(spec, Spec) for spec in env.teams.values()):
+        raise ShoalError("The teams of a Match must be a dictionary of Specs by the teams' names.")
+    return env
+
+
+def _smac(env: Any, how: How) -> Match:
+    from .smac import SmacMatch
+
+    return SmacMatch(env, how)
+
+
+def _turns(env: Any, how: How) -> Match:
+    from .turns import TurnsMatch
+
+    return TurnsMatch(env, how)
+
+
+def _parallel(env: Any, how: How) -> Match:
+    from .parallel import ParallelMatch
+
+    return ParallelMatch(env, how)
+
+
+def _gym(env: Any, how: How) -> Match:
+    from .gym import GymMatch
+
+    return GymMatch(env, how)
+
+
+KINDS: dict[tuple[str, ...], Callable[[Any, How], Match]] = {  # methods an environment is known by, most telling first
+    ("get_env_info", "get_avail_actions", "get_state"): _smac,
+    ("agent_iter", "possible_agents"): _turns,
+    ("possible_agents", "step"): _parallel,
+    ("observation_space", "action_space", "step"): _gym,
+    ("teams", "reset", "step"): _match,
+}
+
+
+def _pettingzoo(rest: str, options: dict[str, Any], render: bool, how: How) -> Match:
+    """`pz:<module>`: its parallel environment, or where agents move in turn, the other."""
+    _load("pettingzoo")
+    module = _load(rest)
+    factory = getattr(module, "parallel_env", None) or getattr(module, "env", None)
+    if factory is None:
+        hint = _neighbours(rest + ".")
+        raise ShoalError(f"{rest} has neither parallel_env nor env, as PettingZoo's environments do{hint}.")
+    return adapt(_made(f"pz:{rest}", factory, options, render), how)
+
+
+def _gymnasium(rest: str, options: dict[str, Any], render: bool, how: How) -> Match:
+    """`gym:<id>` or `gym:<module>:<id>`, where importing the module registers the id."""
+    gymnasium = _load("gymnasium")
+    module, _, name = rest.rpartition(":")
+    if module:
+        _load(module)
+    factory = partial(gymnasium.make, name, disable_env_checker=True)
+    try:
+        return adapt(_made(f"gym:{rest}", factory, options, render), how)
+    except gymnasium.error.Error as error:
+        raise ShoalError(f"Gymnasium cannot make '{name}': {_sentence(error)}") from error
+
+
+def _football(rest: str, options: dict[str, Any], render: bool, how: How) -> Match:
+    from .football import make
+
+    return make(rest, options, render)
+
+
+def _own(name: str, options: dict[str, Any], render: bool, how: How) -> Match:
+    """`<module>:<function>`, also of a module in the folder one is in."""
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    path, _, function = name.partition(":")
+    module = _load(path)
+    if not callable(getattr(module, function, None)):
+        callables = [word for word, value in vars(module).items() if callable(value)]
+        raise ShoalError(f"{path} has no function '{function}'{nearest(function, callables)}.")
+    return adapt(_made(name, getattr(module, function), options, render), how)
+
+
+PREFIXES: dict[str, Callable[[str, dict[str, Any], bool, How], Match]] = {
+    "pz": _pettingzoo,
+    "gym": _gymnasium,
+    "football": _football,
+}
+KNOWN = "from outside there are pz:<module>, gym:<id>, football:<scenario> and one's own <module>:<function>"
+
+
+def _load(path: str) -> ModuleType:
+    """The module; where it or what it needs is missing, a sentence that says what to install."""
+    try:
+        return importlib.import_module(path)
+    except ImportError as error:
+        raise _lack(path, error) from error
+    except (ValueError, TypeError) as error:  # the path is no name of a module
+        raise ShoalError(f"'{path}' cannot be imported: {_sentence(error)}") from error
+
+
+def _lack(path: str, error: ImportError) -> ShoalError:
+    """What to do about an import that failed."""
+    missing = error.name or path
+    package = missing.partition(".")[0]
+    if not isinstance(error, ModuleNotFoundError):
+        return ShoalError(f"'{path}' cannot be imported: {_sentence(error)}")
+    if missing == package and package in EXTRAS:
+        return ShoalError(f"The package {package} is not installed: pip install 'shoal[{EXTRAS[package]}]'.")
+    if path != missing and not path.startswith(f"{missing}."):
+        return ShoalError(f"{path} needs the package {package}, which is not installed.")
+    return ShoalError(f"There is no module '{path}'{_neighbours(path)}; {KNOWN}.")
+
+
+def _neighbours(path: str) -> str:
+    """`, did you mean …?` among the modules beside that one."""
+    parent, _, name = path.rpartition(".")
+    folder = getattr(sys.modules.get(parent), "__path__", ())
+    near = nearest(name, [module.name for module in pkgutil.iter_modules(folder)])
+    return near.replace("'", f"'{parent}.", 1) if near else ""
+
+
+def _made(name: str, factory: Callable[..., Any], options: dict[str, Any], render: bool) -> Any:
+    """What the factory makes of the options; what it says against them is the user's to mend."""
+    try:
+        return factory(**(options | {"render_mode": "rgb_array"} if render else options))
+    except ImportError as error:
+        raise _lack(name, error) from error
+    except (TypeError, ValueError, AssertionError) as error:
+        if render and "render_mode" in str(error):
+            raise ShoalError(f"{name} cannot be drawn: it takes no render_mode.") from error
+        if not options:
+            raise
+        told = ", ".join(f"{option}={value!r}" for option, value in options.items())
+        raise ShoalError(f"{name} does not take the options {told}: {_sentence(error)}") from error
+
+
+def _sentence(error: Exception) -> str:
+    """What an error says, on one line that ends."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -1,0 +1,167 @@
+"""Google Research Football (`gfootball` 2.10.2) as a match.
+
+One team, `left`, of the players that are controlled on the left, and `right` if players are controlled there, too. Each
+player sees the 115 numbers of `simple115v2` from its own side of the field. The package speaks the old gym API: four
+values from a step, with an axis for the players unless there is just one.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from ...types import Discrete, ShoalError, Spec, nearest
+from ..host import Glance, Match, Moment
+
+ACTIONS = 19
+SIZE = 115
+ACTIVE = slice(97, 108)  # of an observation: marks the player who is controlled
+FRAME = (320, 180)
+PLAYERS = {  # of the left, by default: those whom the scenario is about, most often without the keeper
+    "academy_empty_goal_close": 1,
+    "academy_empty_goal": 1,
+    "academy_run_to_score": 1,
+    "academy_run_to_score_with_keeper": 1,
+    "academy_pass_and_shoot_with_keeper": 2,
+    "academy_run_pass_and_shoot_with_keeper": 2,
+    "academy_3_vs_1_with_keeper": 3,
+    "academy_corner": 4,
+    "academy_counterattack_easy": 4,
+    "academy_counterattack_hard": 4,
+    "academy_single_goal_versus_lazy": 10,
+    "1_vs_1_easy": 1,
+    "5_vs_5": 4,
+    "11_vs_11_easy_stochastic": 10,
+    "11_vs_11_stochastic": 10,
+    "11_vs_11_hard_stochastic": 10,
+    "11_vs_11_competition": 10,
+    "11_vs_11_kaggle": 10,
+}
+RECIPE = """\
+gfootball is not installed, and pip has to compile it: in an activated virtual environment, with the libraries that \
+docs/other-environments.md lists, `pip install psutil wheel "setuptools<66"`, then \
+`pip install --no-build-isolation gfootball==2.10.2`, then `pip install six gym==0.25.2`."""
+
+
+@dataclass(frozen=True)
+class Options:
+    players: int = 0
+    """controlled on the left; 0 is what the scenario is about"""
+    right: int = 0
+    """controlled on the right, as a team of their own; 0 leaves them to the game"""
+    rewards: str = "scoring"
+    """`scoring`, or `scoring,checkpoints`, which also pays for coming nearer to the goal with the ball"""
+    representation: str = "simple115v2"
+    """what players see; there is no other"""
+
+
+def make(scenario: str, options: dict[str, Any], render: bool) -> Match:
+    """A match of that scenario; `render` makes one that can be looked at, which needs a screen."""
+    if scenario not in PLAYERS:
+        hint = nearest(scenario, PLAYERS)
+        raise ShoalError(f"Football has no scenario '{scenario}'{hint}; it has {', '.join(PLAYERS)}.")
+    how = _checked(options)
+    try:
+        football = importlib.import_module("gfootball.env")
+    except ImportError as error:
+        raise ShoalError(f"{RECIPE} ({error})") from error
+    left = how.players or PLAYERS[scenario]
+    try:
+        env = football.create_environment(
+            env_name=scenario,
+            representation=how.representation,
+            rewards=how.rewards,
+            render=render,
+            number_of_left_players_agent_controls=left,
+            number_of_right_players_agent_controls=how.right,
+            other_config_options={"render_resolution_x": FRAME[0], "render_resolution_y": FRAME[1]},
+        )
+    except AssertionError as error:
+        raise ShoalError(f"{scenario} cannot be played by {left} and {how.right}: {error}") from error
+    return FootballMatch(env, left, how.right)
+
+
+def _checked(options: dict[str, Any]) -> Options:
+    known = [field.name for field in fields(Options)]
+    for option in options:
+        if option not in known:
+            hint = nearest(option, known)
+            raise ShoalError(f"Football has no option '{option}'{hint}; it knows {', '.join(known)}.")
+    how = Options(**options)
+    for option, value in (("players", how.players), ("right", how.right)):
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 11:
+            raise ShoalError(f"{option} must be a whole number from 0 to 11, not {value!r}.")
+    if how.rewards not in ("scoring", "scoring,checkpoints"):
+        raise ShoalError(f"rewards must be 'scoring' or 'scoring,checkpoints', not {how.rewards!r}.")
+    if how.representation != "simple115v2":
+        raise ShoalError(f"representation must be 'simple115v2', not {how.representation!r}.")
+    return how
+
+
+class FootballMatch:
+    """One match of `left` and `right` controlled players."""
+
+    def __init__(self, env: Any, left: int, right: int) -> None:
+        self.env, self.counts = env, {"left": left} | ({"right": right} if right else {})
+        # All see the whole field, so a state is what one player sees, with every controlled player marked in it.
+        state = SIZE + (ACTIVE.stop - ACTIVE.start if right else 0)
+        self.teams = {
+            team: Spec(
+                tuple(f"{team}_{i}" for i in range(count)),
+                SIZE,
+                state,
+                Discrete(ACTIONS),
+                rivals=ACTIONS * (left + right - count),
+            )
+            for team, count in self.counts.items()
+        }
+
+    def reset(self, seed: int) -> Moment:
+        """Open a match from this seed, which decides all that the package draws or takes from the match's number."""
+        config = self.env.unwrapped._config
+        config["game_engine_random_seed"] = seed
+        config["reverse_team_processing"] = bool(seed % 2)
+        config["episode_number"] = (seed // 2) % 2  # whether it is odd decides who starts on which side
+        obs = self.env.reset()
+        return self._moment(obs, np.zeros(sum(self.counts.values())), ended=False, over=False)
+
+    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+        told = [int(action) for team in self.counts for action in actions[team]]
+        obs, reward, over, info = self.env.step(told)
+        return self._moment(obs, reward, ended=bool(over) and not self._late(info), over=bool(over))
+
+    def render(self) -> np.ndarray:
+        return np.asarray(self.env.unwrapped.render(mode="rgb_array"), np.uint8)
+
+    def close(self) -> None:
+        self.env.close()
+
+    def _late(self, info: dict[str, Any]) -> bool:
+        """Whether time has run out, and not a goal with the last kick ended the match."""
+        raw = self.env.unwrapped
+        goal = raw._config.ScenarioConfig().end_episode_on_score and info.get("score_reward", 0) != 0
+        return raw.observation()[0]["steps_left"] <= 0 and not goal
+
+    def _moment(self, obs: Any, reward: Any, ended: bool, over: bool) -> Moment:
+        obs = np.reshape(np.asarray(obs, np.float32), (-1, SIZE))
+        rewards = np.reshape(np.asarray(reward, np.float32), -1)
+        glances, start = {}, 0
+        for team, count in self.counts.items():
+            own = slice(start, start + count)
+            glances[team] = Glance(
+                obs=obs[own],
+                legal=np.ones((count, ACTIONS), bool),
+                alive=obs[own, ACTIVE].any(-1),  # one who was sent off has nobody to control
+                reward=rewards[own],
+                discount=np.full(count, not ended, np.float32),
+            )
+            start += count
+        return Moment(glances, self._state(glances), over)
+
+    def _state(self, glances: dict[str, Glance]) -> np.ndarray:
+        state = glances["left"].obs[0].copy()
+        state[ACTIVE] = glances["left"].obs[:, ACTIVE].max(0)
+        return np.concatenate([state, *(g.obs[:, ACTIVE].max(0) for team, g in glances.items() if team != "left")])

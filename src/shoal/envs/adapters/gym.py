@@ -1,0 +1,80 @@
+"""Gymnasium environments: of one agent, or of several where the spaces are Tuples, one part for each agent."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from ..host import Broken, Moment
+from .how import How
+from .parallel import frame
+from .spaces import MASK, reader, writer
+from .teams import News, Roster, fates
+
+
+class GymMatch:
+    """A match of a Gymnasium environment; its agents are agent_0, agent_1, …"""
+
+    def __init__(self, env: Any, how: How):
+        self.env = env
+        seen, done = env.observation_space, env.action_space
+        self.several = (
+            isinstance(seen, spaces.Tuple) and isinstance(done, spaces.Tuple) and len(seen.spaces) == len(done.spaces)
+        )
+        self.agents = [f"agent_{i}" for i in range(len(done.spaces) if self.several else 1)]
+        self.roster = Roster(
+            {agent: reader(agent, space) for agent, space in self._by_agent(seen).items()},
+            {agent: writer(agent, space) for agent, space in self._by_agent(done).items()},
+            how.teams,
+            None,
+        )
+        self.teams = self.roster.teams
+        self.live: set[str] = set()
+
+    def reset(self, seed: int) -> Moment:
+        obs, info = self.env.reset(seed=seed)
+        self.live = set(self.agents)
+        return self._moment(obs, info, News({}, self.live, discounts=dict.fromkeys(self.agents, 1.0)))
+
+    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+        native = self.roster.native(actions, self.agents)
+        told = self.env.step(tuple(native.values()) if self.several else native["agent_0"])
+        if len(told) != 5:
+            raise Broken(f"step gives {len(told)} things, not observation, reward, terminated, truncated, info")
+        obs, reward, terminated, truncated, info = told
+        ends, cuts = self._each(terminated), self._each(truncated)
+        live = {agent for agent in self.live if not ends[agent] and not cuts[agent]}
+        alive, discounts = fates(self.live, live, ends, cuts)
+        self.live = live
+        return self._moment(obs, info, News({}, alive, {}, self._each(reward), discounts, over=not live))
+
+    def render(self) -> np.ndarray:
+        plain = self.env.unwrapped
+        if "mode" in inspect.signature(plain.render).parameters:  # as Gym once did, and some packages still do
+            return np.asarray(plain.render(mode="rgb_array"), np.uint8)
+        return frame(self.env)
+
+    def close(self) -> None:
+        self.env.close()
+
+    def _moment(self, obs: Any, info: Any, news: News) -> Moment:
+        seen, told = self._by_agent(obs), info.get(MASK) if isinstance(info, dict) else None
+        masks = {} if told is None else self._by_agent(told)
+        for agent, value in seen.items():
+            if self.roster.seats[agent].reader.masked:
+                masks[agent] = value[MASK]
+        return self.roster.moment(news._replace(obs=seen, masks=masks))
+
+    def _by_agent(self, parts: Any) -> dict[str, Any]:
+        """What comes as one thing, or one for each agent, by agent."""
+        parts = list(parts) if self.several else [parts]
+        if len(parts) != len(self.agents):
+            raise Broken(f"the environment gives {len(parts)} things where {len(self.agents)} agents play")
+        return dict(zip(self.agents, parts, strict=True))
+
+    def _each(self, value: Any) -> dict[str, Any]:
+        """A number or flag for every agent: its own, or one for all."""
+        return self._by_agent(value if np.ndim(value) or not self.several else [value] * len(self.agents))

@@ -1,0 +1,87 @@
+"""Battles with the interface of SMAC, which SMACv2 shares and wrappers of SMAClite imitate, as a match.
+
+The interface: `get_env_info`, `reset`, `get_obs`, `get_state`, `get_avail_actions` and `step(actions)`, which answers with
+the team's reward, whether the battle is over, and some info. One team, `agent`, whose agents all earn the team's reward.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...types import Discrete, ShoalError, Spec
+from ..host import Broken, Glance, Moment
+
+TEAM = "agent"
+NEEDED = ("get_env_info", "reset", "step", "get_obs", "get_state", "get_avail_actions")
+
+
+class SmacMatch:
+    """One battle. `how.limit` is the number of steps after which time runs out; 0 leaves that to the battle."""
+
+    def __init__(self, env: Any, how: Any) -> None:
+        missing = [name for name in NEEDED if not callable(getattr(env, name, None))]
+        if missing:
+            raise ShoalError(f"{type(env).__name__} lacks {', '.join(missing)}, which SMAC's interface has.")
+        self.env, self.limit = env, int(how.limit)
+        self.taken = 0  # steps of this episode
+        self.alive = np.zeros(0, bool)
+        self.informs = False  # it has ever told anything in its info
+        info = env.get_env_info()
+        obs, state = (int(np.prod(info[shape])) for shape in ("obs_shape", "state_shape"))
+        agents = tuple(f"{TEAM}_{i}" for i in range(int(info["n_agents"])))
+        self.teams = {TEAM: Spec(agents, obs, state, Discrete(int(info["n_actions"])))}
+
+    def reset(self, seed: int) -> Moment:
+        """Open a battle, from this seed if the environment takes one: SMAC itself takes one only when it is made."""
+        self.taken = 0
+        if _takes(self.env.reset, "seed"):
+            self.env.reset(seed=seed)
+        else:
+            if _takes(getattr(self.env, "seed", None)):  # SMAC's own `seed()` takes nothing and only tells the seed
+                self.env.seed(seed)
+            self.env.reset()
+        return self._moment(0.0, ended=False, over=False)
+
+    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+        """One step; the dead do nothing, which is action 0."""
+        told = [int(action) for action in np.where(self.alive, actions[TEAM], 0)]
+        reward, terminated, info = self.env.step(told)
+        self.taken += 1
+        if terminated and self.informs and not info:
+            raise Broken("it ended without any info, as SMAC does when StarCraft II had to be started again")
+        self.informs |= bool(info)
+        ended = bool(terminated) and not info.get("episode_limit", False)
+        return self._moment(float(reward), ended, bool(terminated) or self.taken == self.limit)
+
+    def render(self) -> np.ndarray:
+        picture = self.env.render(mode="rgb_array")
+        if picture is None:
+            raise ShoalError(f"{type(self.env).__name__} draws no pictures.")
+        return np.asarray(picture, np.uint8)
+
+    def close(self) -> None:
+        with contextlib.suppress(AttributeError, NotImplementedError):
+            self.env.close()
+
+    def _moment(self, reward: float, ended: bool, over: bool) -> Moment:
+        spec = self.teams[TEAM]
+        legal = np.asarray(self.env.get_avail_actions()) > 0
+        self.alive = legal[:, 1:].any(-1)  # only the dead can do nothing but nothing
+        discount = (self.alive & (not ended)).astype(np.float32)
+        rewards = np.full(spec.n, reward, np.float32)
+        obs = np.stack([np.ravel(row) for row in self.env.get_obs()]).astype(np.float32)
+        state = np.ravel(self.env.get_state()).astype(np.float32)
+        return Moment({TEAM: Glance(obs, legal, self.alive, rewards, discount)}, state, over)
+
+
+def _takes(method: Callable | None, *names: str) -> bool:
+    """Whether it is a method with parameters of these names, or, if none are named, with any at all."""
+    if not callable(method):
+        return False
+    parameters = inspect.signature(method).parameters
+    return all(name in parameters for name in names) if names else bool(parameters)

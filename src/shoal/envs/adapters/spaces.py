@@ -1,0 +1,155 @@
+"""Gymnasium's spaces as Shoal speaks: observations become rows of numbers, actions a number or a vector."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces.utils import flatdim, flatten
+
+from ...types import Box, Discrete, ShoalError
+from ..host import Broken
+
+MASK = "action_mask"  # PettingZoo's name for the actions allowed now, in a Dict observation or in the info
+COMBINATIONS = 4096  # of the parts of one action, at most: each becomes an action of its own
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How one agent's observations become rows of numbers."""
+
+    agent: str
+    space: spaces.Space  # without the mask
+    size: int
+    pixels: tuple[int, ...]  # (H,W,C) if it is an image of bytes
+    masked: bool  # the observation is a Dict that also holds the mask
+    key: str  # the one thing beside the mask; "" if there are several, or no mask
+
+    def read(self, value: Any) -> np.ndarray:
+        """The observation as one row `[size]`."""
+        try:
+            if self.masked:
+                value = value[self.key] if self.key else {key: value[key] for key in self.space.spaces}  # type: ignore[attr-defined]
+            row = np.asarray(value if self.shape is not None else flatten(self.space, value))
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise Broken(f"the observation of {self.agent} does not fit its space {self.space}: {error!r}") from error
+        if self.shape is not None and row.shape != self.shape:
+            raise Broken(f"the observation of {self.agent} has shape {row.shape}, its space says {self.shape}")
+        if row.dtype.kind not in "fiub":
+            raise Broken(f"the observation of {self.agent} is not made of numbers but of {row.dtype}")
+        return row.reshape(-1)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...] | None:
+        """Of a Box; None of anything else."""
+        return self.space.shape if isinstance(self.space, spaces.Box) else None
+
+    def mask(self, value: Any, info: Any) -> Any:
+        """The actions allowed, wherever they are told; None if nowhere."""
+        if self.masked and value is not None:
+            return value[MASK]
+        return info.get(MASK) if isinstance(info, dict) else None
+
+
+def reader(agent: str, space: spaces.Space) -> Reader:
+    """How to read the observations of an agent with that space."""
+    masked, key = isinstance(space, spaces.Dict) and MASK in space.spaces, ""
+    if isinstance(space, spaces.Dict) and masked:
+        rest = {name: part for name, part in space.spaces.items() if name != MASK}
+        key = next(iter(rest)) if len(rest) == 1 else ""
+        space = rest[key] if key else spaces.Dict(rest)
+    if not space.is_np_flattenable:
+        raise ShoalError(f"The observations of {agent}, {space}, have no fixed size: wrap the environment.")
+    image = isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8 and space.high.max() > 1
+    return Reader(agent, space, flatdim(space), space.shape if image else (), masked, key)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An agent that picks one of `n` actions; of an action of several parts, one of all their combinations."""
+
+    agent: str
+    space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
+    parts: tuple[int, ...]  # how many values each part has
+
+    @cached_property
+    def size(self) -> int:
+        return math.prod(self.parts)
+
+    def write(self, action: Any) -> Any:
+        """The action as the environment wants it."""
+        if not 0 <= action < self.size:
+            raise Broken(f"{self.agent} was given action {action}, it has {self.size}")
+        if isinstance(self.space, spaces.Discrete):
+            return int(action) + int(self.space.start)
+        values = np.array(np.unravel_index(int(action), self.parts), self.space.dtype).reshape(self.space.shape)
+        return values + self.space.start if isinstance(self.space, spaces.MultiDiscrete) else values
+
+
+@dataclass(frozen=True)
+class Vector:
+    """An agent that answers with a real vector."""
+
+    agent: str
+    space: spaces.Box
+
+    @cached_property
+    def size(self) -> int:
+        return math.prod(self.space.shape)
+
+    def write(self, action: Any) -> Any:
+        """The action as the environment wants it, clipped to the agent's own bounds."""
+        value = np.asarray(action)[: self.size].reshape(self.space.shape).astype(self.space.dtype)
+        return np.clip(value, self.space.low, self.space.high)
+
+
+Writer = Choice | Vector
+
+
+def writer(agent: str, space: spaces.Space) -> Writer:
+    """How to write the actions of an agent with that space."""
+    if isinstance(space, spaces.Box):
+        if space.dtype is None or space.dtype.kind != "f":
+            raise ShoalError(f"The actions of {agent}, {space}, are a Box of whole numbers: make it a MultiDiscrete.")
+        if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+            raise ShoalError(
+                f"The actions of {agent}, {space}, have no finite bounds: wrap the environment so that they have."
+            )
+        return Vector(agent, space)
+    parts: list[int] | None = None
+    if isinstance(space, spaces.Discrete):
+        parts = [int(space.n)]
+    elif isinstance(space, spaces.MultiDiscrete):
+        parts = space.nvec.reshape(-1).tolist()
+    elif isinstance(space, spaces.MultiBinary):
+        parts = [2] * math.prod(space.shape)
+    if parts is None:
+        kinds = "Discrete, MultiDiscrete, MultiBinary or Box"
+        raise ShoalError(f"The actions of {agent}, {space}, are none of {kinds}: wrap the environment.")
+    if math.prod(parts) > COMBINATIONS and not isinstance(space, spaces.Discrete):
+        raise ShoalError(
+            f"The actions of {agent}, {space}, have {math.prod(parts)} combinations, more than {COMBINATIONS}: "
+            "wrap the environment so that it has fewer, or a Box."
+        )
+    return Choice(agent, space, tuple(parts))  # type: ignore[arg-type]
+
+
+def action_space(team: str, writers: list[Writer]) -> Discrete | Box:
+    """The actions of a team whose agents have these: the widest, and of bounds the outermost."""
+    size = max(one.size for one in writers)
+    if all(isinstance(one, Choice) for one in writers):
+        return Discrete(size)
+    vectors = [one for one in writers if isinstance(one, Vector)]
+    if len(vectors) < len(writers):
+        raise ShoalError(
+            f"Team {team} has agents with discrete and agents with real actions: split it with --env.teams."
+        )
+    low, high = np.full(size, np.inf), np.full(size, -np.inf)
+    for one in vectors:
+        low[: one.size] = np.minimum(low[: one.size], one.space.low.reshape(-1))
+        high[: one.size] = np.maximum(high[: one.size], one.space.high.reshape(-1))
+    return Box(tuple(low.tolist()), tuple(high.tolist()))

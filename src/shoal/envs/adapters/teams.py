@@ -1,0 +1,207 @@
+"""Who plays in which team, and what each team is told: the part all adapters share.
+
+An adapter collects what its environment says at an instant, by agent, in a `News`; its `Roster` makes the teams'
+glances of it. Agents are found by name in a fixed order, never by their place among those that live.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...types import ShoalError, Spec
+from ..host import Broken, Glance, Moment
+from .spaces import Choice, Reader, Writer, action_space
+
+NOTHING: Mapping[Any, Any] = {}
+
+
+class News(NamedTuple):
+    """What an environment says at one instant, by agent; who is missing is not there."""
+
+    obs: Mapping[Any, Any]  # as the environment gives them
+    alive: Collection[Any]  # who is present and may act
+    masks: Mapping[Any, Any] = NOTHING  # actions allowed, where that is told
+    rewards: Mapping[Any, Any] = NOTHING  # earned by the step that led here
+    discounts: Mapping[Any, float] = NOTHING  # 0 where not told
+    over: bool = False
+
+
+def group(names: list[str], teams: str) -> dict[str, list[str]]:
+    """The agents of each team: by their names, `all` together, `each` alone, or as `red:red_0,red_1;blue:blue_*`."""
+    if ":" in teams:
+        return _as_told(names, teams)
+    kinds = {"": _by_name, "all": lambda name: "agent", "each": lambda name: name}
+    if teams not in kinds:
+        raise ShoalError(f"teams must be empty, all, each or like red:red_0,red_1;blue:blue_*, not {teams!r}.")
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(kinds[teams](name), []).append(name)
+    return groups
+
+
+def _by_name(name: str) -> str:
+    """red_0 plays for red; a bare number for agent."""
+    kind = re.fullmatch(r"(.*?)_?\d+", name)
+    return (kind[1] if kind else name) or "agent"
+
+
+def _as_told(names: list[str], teams: str) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for part in filter(None, (part.strip() for part in teams.split(";"))):
+        team, _, members = part.partition(":")
+        for pattern in (member.strip() for member in members.split(",")):
+            found = fnmatch.filter(names, pattern)
+            if not found:
+                raise ShoalError(f"teams puts {pattern!r} into {team}, the agents are {', '.join(names[:20])}.")
+            groups.setdefault(team.strip(), []).extend(found)
+    placed = [name for members in groups.values() for name in members]
+    for name in names:
+        if placed.count(name) != 1:
+            raise ShoalError(f"teams must name every agent once, and it names {name} {placed.count(name)} times.")
+    return groups
+
+
+class Seat(NamedTuple):
+    """Where an agent sits, and how it is read and written."""
+
+    agent: Any  # as the environment calls it
+    team: str
+    place: int
+    reader: Reader
+    writer: Writer
+
+
+class Roster:
+    """The agents of an environment in their teams; `state` is the size of the environment's own, if it has one."""
+
+    def __init__(self, readers: Mapping[Any, Reader], writers: Mapping[Any, Writer], teams: str, state: int | None):
+        agents = {str(agent): agent for agent in readers}
+        self.lines = {
+            team: [
+                Seat(agents[name], team, place, readers[agents[name]], writers[agents[name]])
+                for place, name in enumerate(members)
+            ]
+            for team, members in group(list(agents), teams).items()
+        }
+        self.seats = {seat.agent: seat for line in self.lines.values() for seat in line}
+        size = sum(seat.reader.size for seat in self.seats.values()) if state is None else state
+        self.teams = _told({team: _spec(team, line, size) for team, line in self.lines.items()}, joined=state is None)
+        self.legal = {team: _padding(self.teams[team], line) for team, line in self.lines.items()}
+
+    def native(self, actions: dict[str, np.ndarray], agents: Iterable[Any]) -> dict[Any, Any]:
+        """The actions of these agents as the environment wants them."""
+        seats = [self.seats[agent] for agent in agents]
+        return {seat.agent: seat.writer.write(actions[seat.team][seat.place]) for seat in seats}
+
+    def moment(self, news: News, state: np.ndarray | None = None) -> Moment:
+        """What every team is told of an instant."""
+        teams = {team: self._glance(team, line, news) for team, line in self.lines.items()}
+        return Moment(teams, self._joined(teams) if state is None else state, news.over)
+
+    def _glance(self, team: str, line: list[Seat], news: News) -> Glance:
+        spec, legal = self.teams[team], self.legal[team].copy()
+        obs = np.zeros((spec.n, spec.obs), np.uint8 if spec.pixels else np.float32)
+        for seat in line:
+            agent, present = seat.agent, seat.agent in news.alive
+            if agent in news.obs and (present or news.over):
+                obs[seat.place, : seat.reader.size] = seat.reader.read(news.obs[agent])
+            if present and agent in news.masks and isinstance(seat.writer, Choice):
+                legal[seat.place, : seat.writer.size] = _allowed(seat, news.masks[agent], news.over)
+        reward = np.array([_number(seat.agent, news.rewards.get(seat.agent, 0.0)) for seat in line], np.float32)
+        for row, what in ((obs, "observation"), (reward, "reward")):
+            if not np.isfinite(row).all():
+                bad = next(seat for seat in line if not np.isfinite(row[seat.place]).all())
+                raise Broken(f"the {what} of {bad.agent} is not finite: {row[bad.place].tolist()}"[:500])
+        return Glance(
+            obs=obs,
+            legal=legal,
+            alive=np.array([seat.agent in news.alive for seat in line]),
+            reward=reward,
+            discount=np.array([news.discounts.get(seat.agent, 0.0) for seat in line], np.float32),
+        )
+
+    def _joined(self, teams: dict[str, Glance]) -> np.ndarray:
+        """[S] all observations side by side, without padding, images between 0 and 1."""
+        rows = []
+        for team, line in self.lines.items():
+            obs = teams[team].obs / np.float32(255) if self.teams[team].pixels else teams[team].obs
+            rows += [obs[seat.place, : seat.reader.size] for seat in line]
+        return np.concatenate(rows)
+
+
+def fates(
+    before: Collection[Any], live: Collection[Any], terminated: Mapping, truncated: Mapping
+) -> tuple[set[Any], dict[Any, float]]:
+    """Who is alive after a step, and the discounts: an agent that ends by itself dies; at a cut end nobody does."""
+    alive, discounts = set(live), dict.fromkeys(live, 1.0)
+    for agent in before:
+        if agent in alive:
+            continue
+        if not terminated.get(agent) and not truncated.get(agent):
+            raise Broken(f"{agent} left without having been terminated or truncated")
+        discounts[agent] = 0.0 if terminated.get(agent) else 1.0
+    if not live:
+        alive = {agent for agent, discount in discounts.items() if discount}
+    return alive, discounts
+
+
+def _spec(team: str, line: list[Seat], state: int) -> Spec:
+    """One team, padded to its widest agent."""
+    shapes = {seat.reader.pixels for seat in line}
+    if len(shapes) > 1:
+        raise ShoalError(
+            f"The agents of team {team} see images of different shapes, or not all see images: "
+            "split the team with --env.teams, or wrap the environment."
+        )
+    sizes, widths = [seat.reader.size for seat in line], [seat.writer.size for seat in line]
+    return Spec(
+        agents=tuple(str(seat.agent) for seat in line),
+        obs=max(sizes),
+        state=state,
+        action=action_space(team, [seat.writer for seat in line]),
+        obs_sizes=tuple(sizes) if len(set(sizes)) > 1 else (),
+        action_sizes=tuple(widths) if len(set(widths)) > 1 else (),
+        pixels=shapes.pop(),
+    )
+
+
+def _told(teams: dict[str, Spec], joined: bool) -> dict[str, Spec]:
+    """The teams, each told what follows from all of them together."""
+    widths = {team: spec.n * spec.action.size for team, spec in teams.items()}
+    return {
+        team: replace(
+            spec,
+            rivals=sum(widths.values()) - widths[team],
+            joined=joined and len(teams) == 1 and not spec.obs_sizes and not spec.pixels,
+        )
+        for team, spec in teams.items()
+    }
+
+
+def _padding(spec: Spec, line: list[Seat]) -> np.ndarray:
+    """[N,A] True on each agent's own actions."""
+    return np.arange(spec.action.size) < np.array([seat.writer.size for seat in line])[:, None]
+
+
+def _allowed(seat: Seat, mask: Any, over: bool) -> np.ndarray:
+    mask = np.asarray(mask).astype(bool)
+    if mask.shape != (seat.writer.size,):
+        raise Broken(f"the action mask of {seat.agent} has shape {mask.shape}, it has {seat.writer.size} actions")
+    if mask.any():
+        return mask
+    if not over:
+        raise Broken(f"{seat.agent} is alive and its action mask allows nothing")
+    return ~mask  # nothing is allowed after the end, and nobody shall act there
+
+
+def _number(agent: Any, reward: Any) -> float:
+    try:
+        return float(reward)
+    except (TypeError, ValueError) as error:
+        raise Broken(f"the reward of {agent} is {reward!r}, not a number") from error

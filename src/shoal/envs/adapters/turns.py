@@ -1,0 +1,67 @@
+"""Environments where agents move in turn: PettingZoo's `AECEnv`, or anything with its methods.
+
+At every step all agents answer and only the answer of the one whose turn it is counts. The others have one legal
+action, so that no learner wonders which was right.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..host import Broken, Moment
+from .parallel import World
+from .spaces import Choice
+from .teams import News, fates
+
+
+class TurnsMatch(World):
+    """A match of agents that move in turn."""
+
+    def reset(self, seed: int) -> Moment:
+        self.env.reset(seed=seed)
+        self.live = set(self.present())
+        return self._instant({})
+
+    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+        mover = self.env.agent_selection
+        self.env.step(self.roster.native(actions, [mover])[mover])
+        # What this one step earned, of all agents: `last()` would tell it to each only at its own next turn.
+        return self._instant(dict(self.env.rewards))
+
+    def _instant(self, rewards: dict[Any, Any]) -> Moment:
+        terminated, truncated = dict(self.env.terminations), dict(self.env.truncations)
+        live = self._living()
+        if live:
+            self._send_away()
+            terminated |= self.env.terminations
+            truncated |= self.env.truncations
+            live = self._living()
+        alive, discounts = fates(self.live, live, terminated, truncated)
+        self.live = live
+        obs = {agent: self.env.observe(agent) for agent in (live or self.present())}
+        masks = self._turn(self.masks(obs, self.env.infos))
+        return self.tell(News(obs, alive, masks, rewards, discounts, over=not live))
+
+    def _living(self) -> set[Any]:
+        return {agent for agent in self.present() if not self._ended(agent)}
+
+    def _ended(self, agent: Any) -> bool:
+        return bool(self.env.terminations[agent] or self.env.truncations[agent])
+
+    def _send_away(self) -> None:
+        """An agent that has ended is called once more, answers None and leaves."""
+        for _ in self.roster.seats:
+            if not self.env.agents or not self._ended(self.env.agent_selection):
+                return
+            self.env.step(None)
+        if self.env.agents and self._ended(self.env.agent_selection):
+            raise Broken(f"{self.env.agent_selection} has ended and does not leave when stepped with None")
+
+    def _turn(self, masks: dict[Any, Any]) -> dict[Any, Any]:
+        """The mask of the agent whose turn it is, and for the others only action 0."""
+        for agent, seat in self.roster.seats.items():
+            if agent != self.env.agent_selection and isinstance(seat.writer, Choice):
+                masks[agent] = np.arange(seat.writer.size) == 0
+        return masks

@@ -1,0 +1,218 @@
+"""Many games on the host at once: in this process, or in worker processes that write into shared memory.
+
+Workers are plain `python -m` processes that are told by a byte to step and answer with a line, so nothing is forked
+under JAX, nothing is pickled, and a user's script is not run again. The shared memory is a file without a name: it is
+gone when the last process that has it open is. A worker ends when its pipe closes, whatever ended us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import IO, Any
+
+import numpy as np
+
+from ..types import ShoalError, View
+from .host import TRIES, Fault, Hosted, Table, seed_of, shared
+
+STARTING = 120.0  # seconds a worker may take to be ready
+
+
+class Arena:
+    """`games` games of an environment, stepped together."""
+
+    def __init__(self, env: Hosted, games: int, seed: int, workers: int = 0, patience: float = 60.0):
+        self.env, self.games = env, games
+        self.memory: IO[bytes] = tempfile.TemporaryFile(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+        self.arrays = shared(self.memory, env.teams, games)  # see `host.layout`
+        if workers:
+            bounds = np.linspace(0, games, min(workers, games) + 1).astype(int).tolist()
+            parts = [range(low, high) for low, high in zip(bounds, bounds[1:], strict=False)]
+            self.crews: list[Any] = [Worker(self, part, seed, patience) for part in parts]
+        else:
+            self.crews = [Here(Table(env, self.arrays, range(games), seed))]
+
+    def step(self, actions: dict[str, np.ndarray] | None = None) -> list[Fault]:
+        """Advance every game, or open it; what broke meanwhile."""
+        for team, action in (actions or {}).items():
+            self.arrays[f"{team}/action"][:] = action
+        for crew in self.crews:
+            crew.go()
+        return [fault for crew in self.crews for fault in crew.wait()]
+
+    def reopen(self, episode: int = 0) -> list[Fault]:
+        """Open every game anew with its episode of that number."""
+        self.arrays["over"][:] = True
+        self.arrays["episode"][:] = episode
+        return self.step()
+
+    def views(self) -> dict[str, View]:
+        """What every team sees now: the arrays themselves, which the next step overwrites."""
+        common = {name: self.arrays[name] for name in ("state", "first")}
+        own = ("obs", "legal", "alive", "reward", "discount")
+        return {
+            team: View(**common, **{name: self.arrays[f"{team}/{name}"] for name in own})  # type: ignore[arg-type]
+            for team in self.env.teams
+        }
+
+    def close(self) -> None:
+        """End every process and give the memory back."""
+        for crew in self.crews:
+            crew.close()
+        self.crews = []
+        self.arrays = {}  # the last that holds the memory
+        self.memory.close()
+
+    def __enter__(self) -> Arena:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+class Here:
+    """A crew in this process."""
+
+    def __init__(self, table: Table):
+        self.table = table
+
+    def go(self) -> None:
+        """Nothing goes on meanwhile."""
+
+    def wait(self) -> list[Fault]:
+        return self.table.step()
+
+    def close(self) -> None:
+        self.table.close()
+
+
+class Worker:
+    """A crew in a process of its own. One that dies or hangs is started anew, and the episodes it played are lost."""
+
+    def __init__(self, arena: Arena, part: range, seed: int, patience: float):
+        self.arena, self.part, self.seed, self.patience = arena, part, seed, patience
+        self.under_way = np.zeros(len(part), bool)  # episodes that would be lost
+        self.start()
+
+    def start(self) -> None:
+        """Start the process; it says when it is ready."""
+        orders, answers = os.pipe(), os.pipe()
+        memory = self.arena.memory.fileno()
+        about = {
+            "env": self.arena.env.name,
+            "options": self.arena.env.options,
+            "games": self.arena.games,
+            "part": [self.part.start, self.part.stop],
+            "seed": self.seed,
+            "memory": memory,
+            "orders": orders[0],
+            "answers": answers[1],
+            "parent": os.getpid(),
+        }
+        self.complaints: IO[bytes] = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "shoal.envs.worker", json.dumps(about)],
+            pass_fds=(memory, orders[0], answers[1]),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # what environments print when they are imported is of no use to anyone
+            stderr=self.complaints,
+            start_new_session=True,  # Ctrl-C is for us, who then close the pipe
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+        )
+        os.close(orders[0])
+        os.close(answers[1])
+        self.orders, self.answers, self.heard, self.ready = orders[1], answers[0], b"", False
+
+    def go(self) -> None:
+        """Tell it to step."""
+        arrays, part = self.arena.arrays, slice(self.part.start, self.part.stop)
+        self.under_way = (arrays["episode"][part] > 0) & ~arrays["over"][part]
+        self._order()
+
+    def wait(self) -> list[Fault]:
+        """Its faults of this step."""
+        faults: list[Fault] = []
+        for _ in range(TRIES):
+            answer = self._answer()
+            if not isinstance(answer, str):
+                if faults:
+                    self.arena.arrays["broken"][self.part.start : self.part.stop] |= self.under_way
+                return faults + answer
+            faults.append(self._lost(answer))
+            self._end(signal.SIGKILL)
+            self.start()
+            self._order()
+        raise ShoalError(f"a worker process was lost {TRIES} times in a row: {faults[-1]}")
+
+    def close(self) -> None:
+        self._end(None)
+
+    def _order(self) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it is dead, as its answer will say
+            os.write(self.orders, b"g")
+
+    def _answer(self) -> list[Fault] | str:
+        """Faults, or why there is no answer."""
+        if not self.ready:
+            line = self._line(STARTING)
+            if isinstance(line, str):
+                return line
+            self.ready = True
+            self._understood(line)
+        line = self._line(self.patience)
+        return line if isinstance(line, str) else self._understood(line)
+
+    def _understood(self, line: bytes) -> list[Fault]:
+        said = json.loads(line)
+        if isinstance(said, dict):
+            raise ShoalError(said["error"])
+        return [Fault(*fault) for fault in said]
+
+    def _line(self, patience: float) -> bytes | str:
+        """The next line it writes, or why there is none."""
+        end = time.monotonic() + patience
+        while b"\n" not in self.heard:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self.answers], [], [], left)[0]:
+                return f"it did not answer for {patience:g} seconds"
+            more = os.read(self.answers, 65536)
+            if not more:
+                code = self.process.wait()
+                return f"its process ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
+            self.heard += more
+        line, _, self.heard = self.heard.partition(b"\n")
+        return line
+
+    def _lost(self, why: str) -> Fault:
+        """The game that was being stepped, and all that its process said."""
+        arrays = self.arena.arrays
+        busy = [game for game in self.part if arrays["busy"][game]]
+        game = busy[0] if busy else self.part.start
+        arrays["busy"][self.part.start : self.part.stop] = False
+        self.complaints.seek(0)
+        said = self.complaints.read().decode(errors="replace")[-2000:]
+        episode, step = int(arrays["episode"][game]), int(arrays["taken"][game])
+        return Fault(self.arena.env.name, game, episode, seed_of(self.seed, game, episode), step, f"{why}\n{said}")
+
+    def _end(self, force: signal.Signals | None) -> None:
+        """Ask it to end by closing the pipe, and make it end if it does not."""
+        os.close(self.orders)
+        if force is None:
+            try:
+                self.process.wait(2.0)
+            except subprocess.TimeoutExpired:
+                force = signal.SIGKILL
+        if force is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, force)
+        self.process.wait()
+        os.close(self.answers)
+        self.complaints.close()

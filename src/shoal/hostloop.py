@@ -1,0 +1,228 @@
+"""The same three steps with games on the host: jitted decisions, stepping outside, then the same remember and learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import NamedSharding, PartitionSpec
+
+from .collect import decide, windows
+from .envs.arena import Arena
+from .envs.host import Fault, Hosted
+from .loop import LOCAL, Loop
+from .parallel import AXIS
+from .types import Clock, ShoalError, TrainState, View
+
+
+class TooManyFaults(ShoalError):
+    """The environment broke more often than the run may bear."""
+
+    exit_code = 1
+
+
+class Stage(Protocol):
+    """Games that are stepped from outside the compiled program."""
+
+    def open(self, key: Array) -> tuple[dict[str, View], list[Fault]]:
+        """The opening views, and what broke before there were any."""
+        ...
+
+    def step(self, keys: Array, t: int, actions: dict) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
+        """The next views, `[B]` where an episode broke instead of going on, and how. Step t may use `keys[t,0]`."""
+        ...
+
+    def episodes(self) -> np.ndarray:
+        """`[B]` how many each game has opened."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class HostStage:
+    """The games of an arena; their seeds are their own, so keys go unused."""
+
+    def __init__(self, arena: Arena):
+        self.arena = arena
+
+    def open(self, key: Array) -> tuple[dict[str, View], list[Fault]]:
+        faults = self.arena.step()
+        return self.arena.views(), faults
+
+    def step(self, keys: Array, t: int, actions: dict) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
+        faults = self.arena.step(actions)
+        return self.arena.views(), self.arena.arrays["broken"], faults
+
+    def episodes(self) -> np.ndarray:
+        return self.arena.arrays["episode"].astype(np.uint32)
+
+    def close(self) -> None:
+        self.arena.close()
+
+
+@dataclass(eq=False)
+class HostLoop(Loop):
+    """`Loop` for a game that is not compiled, on one device."""
+
+    workers: int = 0  # processes that step the games; 0 steps them here
+    patience: float = 60.0  # seconds a step may take there
+    tolerance: int = 100  # faults of the environment that the run bears
+    halted: Callable[[], bool] = lambda: False  # asked before every iteration
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.played: Stage | None = None  # once it is open
+
+    def init(self, seed: int) -> TrainState:
+        """Opens the games."""
+        learners = self.learners(seed)
+        self.played = stage = self.stage(seed)
+        key, key_reset = jax.random.split(jax.random.split(jax.random.key(seed), 1)[0])
+        views, faults = stage.open(key_reset)
+        self._bear(faults)
+        own = jax.tree.map(np.array, views), *self._beginnings(learners), jax.random.key_data(key)
+        views, carries, memories, earned, key = jax.tree.map(lambda x: x[None], own)
+        game = {"episode": stage.episodes()[None]}
+        return TrainState(game, views, carries, learners, memories, earned, key, jnp.uint32(0))
+
+    def stage(self, seed: int) -> Stage:
+        """Where the games are played."""
+        return HostStage(Arena(self.env, self.games, seed, self.workers, self.patience))
+
+    def close(self) -> None:
+        if self.played:
+            self.played.close()
+
+    def compile(self, state: TrainState, iterations: int) -> Callable[[TrainState], tuple[TrainState, dict]]:
+        _, keys_play, keys = self._deal(state.key[0])
+        clock = self._clock(state.steps)
+        views, carries = jax.tree.map(lambda x: x[0], (state.views, state.carries))
+        actions, after, records = self._decide(state.learners, clock, views, carries, keys_play, 0)
+        streams = jax.tree.map(partial(_shape, self.window + 1), views)
+        done = jax.tree.map(partial(_shape, self.window), (actions, records, views[next(iter(views))].first))
+        kept = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), (carries, after))
+        self.take_in = self._absorb.lower(state, (streams, *done[:2], *kept, done[2]), keys, clock).compile()
+        return partial(self._run_here, iterations)
+
+    def _run_here(self, iterations: int, state: TrainState) -> tuple[TrainState, dict]:
+        """So many iterations, or fewer if the run is to end."""
+        done = []
+        while len(done) < iterations and not (done and self.halted()):
+            try:
+                state, metrics = self._iterate(state)
+            except ShoalError as error:  # the state is as it was before the iteration
+                self.failure = error
+                break
+            done.append(jax.device_get(metrics))
+        return state, jax.tree.map(lambda *rows: np.stack(rows), *done) if done else {}
+
+    def _iterate(self, state: TrainState) -> tuple[TrainState, dict]:
+        stage = self.played
+        assert stage, "the games are not open"
+        key, keys_play, keys = self._deal(state.key[0])
+        clock = self._clock(state.steps)
+        carries = jax.tree.map(lambda x: x[0], state.carries)
+        views = [jax.tree.map(lambda x: np.asarray(x[0]), state.views)]
+        done, broken = [], np.zeros((self.window, self.games), bool)
+        after = carries
+        for t in range(self.window):
+            actions, after, records = self._decide(state.learners, clock, views[-1], after, keys_play, t)
+            done.append(jax.device_get((actions, records)))
+            seen, broken[t], faults = stage.step(keys_play, t, done[-1][0])
+            views.append(jax.tree.map(np.array, seen))
+            self._bear(faults)
+        streams, (actions, records) = _stacked(views), _stacked(done)
+        ended = np.array(next(iter(streams.values())).first[1:])
+        earned = jax.tree.map(np.array, jax.device_get(state.earned))
+        _strike(streams, ended, earned, broken)
+        self.dropped.extend(np.nonzero(broken)[1].tolist())
+        state = state._replace(
+            game={"episode": stage.episodes()[None]},
+            views=jax.tree.map(lambda x: x[None], views[-1]),
+            carries=jax.tree.map(lambda x: x[None], after),
+            earned=earned,
+            key=key[None],
+        )
+        played = jax.tree.map(lambda x: x[None], (streams, actions, records, carries, after, ended))
+        return self.take_in(state, played, keys, clock)
+
+    def _bear(self, faults: list[Fault]) -> None:
+        self.faults.extend(faults)
+        if len(self.faults) > self.tolerance:
+            last = self.faults[-1]
+            error = TooManyFaults(
+                f"the environment broke {len(self.faults)} times, more than this run's tolerance of {self.tolerance};"
+                f" the last time in {last.where}"
+            )
+            error.detail = last.report
+            raise error
+
+    @cached_property
+    def _deal(self) -> Any:
+        """The keys of an iteration, derived as the compiled engine does."""
+        return jax.jit(partial(_deal, len(self.algorithms), self.window))
+
+    @cached_property
+    def _clock(self) -> Any:
+        return jax.jit(lambda steps: Clock(steps.astype(jnp.float32), steps.astype(jnp.float32) / self.steps))
+
+    @cached_property
+    def _decide(self) -> Any:
+        return jax.jit(partial(_decide, self.algorithms), in_shardings=NamedSharding(self.mesh, PartitionSpec()))
+
+    @cached_property
+    def _absorb(self) -> Any:
+        own, same = PartitionSpec(AXIS), PartitionSpec()
+        ins, outs = (self.specs, own, same, same), (self.specs, same)
+        body = jax.shard_map(self._take_in, mesh=self.mesh, in_specs=ins, out_specs=outs, check_vma=False)
+        placed = jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), (ins, outs))
+        return jax.jit(body, donate_argnums=0, in_shardings=placed[0], out_shardings=placed[1])
+
+    def _take_in(self, state: TrainState, played: tuple, keys: Array, clock: Clock) -> tuple[TrainState, dict]:
+        own = {name: jax.tree.map(lambda x: x[0], getattr(state, name)) for name in LOCAL}
+        streams, actions, records, before, after, ended = jax.tree.map(lambda x: x[0], played)
+        seen = windows(self.env.teams, streams, actions, records, before, after)
+        state, metrics = self.absorb(state._replace(**own), seen, ended, keys, clock)
+        own = {name: jax.tree.map(lambda x: x[None], getattr(state, name)) for name in LOCAL}
+        return state._replace(**own), metrics
+
+
+def _deal(teams: int, steps: int, key: Array) -> tuple[Array, Array, Array]:
+    key, key_play, *keys = jax.random.split(jax.random.wrap_key_data(key), 2 + teams)
+    return jax.random.key_data(key), jax.random.split(key_play, (steps, 1 + teams)), jnp.stack(keys)
+
+
+def _decide(
+    algorithms: dict, learners: dict, clock: Clock, views: dict, carries: dict, keys: Array, step: Array
+) -> tuple:
+    return decide(algorithms, learners, clock, False, views, carries, list(keys[step, 1:]))
+
+
+def _shape(steps: int, x: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((1, steps, *x.shape), x.dtype)
+
+
+def _stacked(rows: list) -> Any:
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
+
+
+def _strike(streams: dict[str, View], ended: np.ndarray, earned: dict[str, np.ndarray], broken: np.ndarray) -> None:
+    """Take broken episodes out of a window, in place: none of their steps is valid, earns anything or counts.
+
+    `broken [T,B]` says after which step an episode broke. What earlier windows held of it has been learnt from already.
+    """
+    opened = next(iter(streams.values())).first.copy()
+    for step, game in zip(*np.nonzero(broken), strict=True):
+        start = max(np.nonzero(opened[: step + 1, game])[0], default=0)
+        ended[step, game] = False
+        for team, view in streams.items():
+            view.first[start + 1 : step + 2, game] = True  # the stream's own word for a step that is none
+            view.reward[start + 1 : step + 2, game] = 0.0
+            if not start:
+                earned[team][0, game] = 0.0

@@ -1,0 +1,86 @@
+"""A game that breaks in every way there is, as its seed decides: what a fault test can count on."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+
+from shoal.envs.host import Glance, Moment
+from shoal.types import Discrete, Spec
+
+LENGTH, AGENTS = 6, 2
+FATES = ("well", "raises", "nan", "shape", "reset", "illegal", "hangs", "killed")
+
+
+def fate(seed: int, shares: dict[str, float]) -> tuple[str, int]:
+    """How the episode of a seed goes, and the step at which it breaks; a reset breaks at step 0."""
+    rng = np.random.default_rng(seed)
+    odds = np.array([shares.get(name, 0.0) for name in FATES[1:]])
+    name = str(rng.choice(FATES, p=[1 - odds.sum(), *odds]))
+    return name, 0 if name == "reset" else int(rng.integers(1, LENGTH + 1))
+
+
+class Brittle:
+    """Every step earns 1; an episode lasts `LENGTH` steps unless it breaks."""
+
+    def __init__(self, **shares: float):
+        self.shares = shares
+        spec = Spec(("agent_0", "agent_1"), obs=3, state=6, action=Discrete(2), joined=True)
+        self.teams = {"agent": spec}
+
+    def reset(self, seed: int) -> Moment:
+        self.fate, self.at = fate(seed, self.shares)
+        self.step_number = 0
+        if self.fate == "reset":
+            raise ValueError("cannot be reset")
+        return self._moment()
+
+    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+        assert actions["agent"].shape == (AGENTS,)
+        self.step_number += 1
+        if self.step_number == self.at and self.fate != "well":
+            return getattr(self, f"_{self.fate}")()
+        return self._moment()
+
+    def render(self) -> np.ndarray:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+    def _moment(self) -> Moment:
+        obs = np.full((AGENTS, 3), self.step_number, np.float32)
+        ones = np.ones(AGENTS, np.float32)
+        seen = Glance(obs, np.ones((AGENTS, 2), bool), np.ones(AGENTS, bool), ones * (self.step_number > 0), ones)
+        return Moment({"agent": seen}, obs.reshape(-1), self.step_number == LENGTH)
+
+    def _raises(self) -> Moment:
+        raise RuntimeError("the environment fell over")
+
+    def _nan(self) -> Moment:
+        moment = self._moment()
+        moment.teams["agent"].reward[0] = np.nan
+        return moment
+
+    def _shape(self) -> Moment:
+        moment = self._moment()
+        return moment._replace(teams={"agent": moment.teams["agent"]._replace(obs=np.zeros((AGENTS, 4), np.float32))})
+
+    def _illegal(self) -> Moment:
+        moment = self._moment()
+        moment.teams["agent"].legal[1] = False
+        return moment
+
+    def _hangs(self) -> Moment:
+        time.sleep(1000)
+        raise AssertionError
+
+    def _killed(self) -> Moment:
+        os.kill(os.getpid(), 9)
+        raise AssertionError
+
+
+def make(**shares: float) -> Brittle:
+    return Brittle(**shares)

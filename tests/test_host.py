@@ -1,0 +1,198 @@
+"""The host engine: the same learning as the compiled one, whoever steps the games; broken episodes leave no trace."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from brittle import LENGTH, fate
+from helpers import OFF, TEAM, TINY, assert_close, bits, build, mortal
+from jax import Array
+
+import shoal
+from shoal.algorithms import chance
+from shoal.envs import make
+from shoal.envs.host import Fault, seed_of
+from shoal.hostloop import HostLoop, Stage
+from shoal.loop import Loop
+from shoal.types import ShoalError, View
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The game that breaks can be found by its id."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+def children(pid: int) -> list[str]:
+    """Processes that a process has started and that are there."""
+    return [child for task in Path(f"/proc/{pid}/task").glob("*") for child in (task / "children").read_text().split()]
+
+
+def until(true: Callable[[], bool], seconds: float = 100.0) -> None:
+    """Wait for it."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def descriptors() -> int:
+    """Open files, shared memory among them."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+class Outside:
+    """A native game that is stepped from outside."""
+
+    def __init__(self, game: Any, games: int):
+        self.game, self.games = game, games
+        self.advance = jax.jit(game.step)
+
+    def open(self, key: Array) -> tuple[dict[str, View], list[Fault]]:
+        self.state, views = self.game.reset(key, self.games)
+        return jax.device_get(views), []
+
+    def step(self, keys: Array, t: int, actions: dict) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
+        self.state, views = self.advance(keys[t, 0], self.state, actions)
+        return jax.device_get(views), np.zeros(self.games, bool), []
+
+    def episodes(self) -> np.ndarray:
+        return np.zeros(self.games, np.uint32)
+
+    def close(self) -> None:
+        pass
+
+
+class OutsideLoop(HostLoop):
+    """The host engine on a native game."""
+
+    def stage(self, seed: int) -> Stage:
+        return Outside(self.env, self.games)
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [("ppo", {"torso": "gru"}), ("qmix", OFF | {"last_action": True}), ("maddpg", OFF)],
+)
+def test_trap_30_compiled_and_host_engine_learn_the_same(name: str, own: dict) -> None:
+    """Same game, same keys: float precision apart after several iterations over episode ends and deaths."""
+    env = mortal()
+    algorithm = build(name, env, **TINY, **own)
+    sizes = (env, {TEAM: algorithm}, 4, 5, 1000)
+    compiled, hosted = Loop(*sizes), OutsideLoop(*sizes)
+    a, b = compiled.init(3), hosted.init(3)
+    ours, theirs = compiled.compile(a, 4)(a), hosted.compile(b, 4)(b)
+    assert_close(jax.device_get(ours[0].learners), jax.device_get(theirs[0].learners), 2e-4)
+    assert_close(jax.device_get(ours[0].memories), jax.device_get(theirs[0].memories), 2e-4)
+    assert_close(ours[1], theirs[1], 2e-3)
+    assert int(ours[0].steps) == int(theirs[0].steps) > 0
+
+
+def brittle_loop(games: int, workers: int, window: int = 40, tolerance: int = 10**6, **shares: float) -> HostLoop:
+    """Somebody who plays at random on the game that breaks."""
+    env = make("brittle:make", **shares)
+    return HostLoop(env, {TEAM: chance(env.teams[TEAM])}, games, window, 10**6, 1, workers, 1.0, tolerance)
+
+
+def expected(game: int, seed: int, steps: int, shares: dict[str, float]) -> tuple[int, int, int, int]:
+    """Of one game alone in its process, in plain Python: steps kept, episodes kept and dropped, faults."""
+    episode, kept, ended, dropped, faults, opened_at = 0, 0, 0, 0, 0, 0
+    at, how, breaks = 0, "", 0  # step of the episode, its fate, the step it breaks at
+
+    def open_one() -> None:
+        nonlocal episode, at, how, breaks, faults
+        while True:
+            episode, at = episode + 1, 0
+            how, breaks = fate(seed_of(seed, game, episode), shares)
+            if how != "reset":
+                return
+            faults += 1
+
+    open_one()
+    for step in range(steps):
+        if at == LENGTH:
+            open_one()
+            ended, opened_at = ended + 1, step + 1
+            continue
+        at += 1
+        if how != "well" and at == breaks:
+            faults, dropped, kept = faults + 1, dropped + 1, kept - (step - opened_at)
+            open_one()
+            opened_at = step + 1
+            continue
+        kept += 1
+    return kept, ended, dropped, faults
+
+
+def test_trap_28_a_thousand_faults_leave_exact_counts_and_nothing_behind(here: None) -> None:
+    """Environments that raise, return NaN or a wrong shape, cannot be reset, hang or are killed, all in one run."""
+    shares = {"raises": 0.3, "nan": 0.2, "shape": 0.2, "reset": 0.05, "illegal": 0.1, "hangs": 0.004, "killed": 0.02}
+    before = len(children(os.getpid())), descriptors()
+    loop = brittle_loop(2, 2, window=2400, **shares)
+    with contextlib.closing(loop):
+        state = loop.init(5)
+        state, metrics = loop.compile(state, 1)(state)
+    rows = [expected(game, 5, 2400, shares) for game in range(2)]
+    kept, ended, dropped, faults = (sum(column) for column in zip(*rows, strict=True))
+    assert len(loop.faults) == faults > 1000
+    for kind in ("fell over", "not finite", "shape", "be reset", "no legal", "not answer", "SIGKILL"):
+        assert any(kind in fault.report for fault in loop.faults), kind
+    assert len(loop.dropped) == dropped
+    assert int(metrics["returns"]["episodes"].sum()) == ended
+    assert float(metrics["returns"][TEAM].sum()) == ended * LENGTH  # a broken episode earns nothing
+    assert int(state.steps) == kept
+    assert (len(children(os.getpid())), descriptors()) == before
+
+
+def test_equal_seeds_give_equal_runs_whatever_the_number_of_workers() -> None:
+    """In this process, in one other, in two that share three games unevenly: the same to the bit."""
+    env = make("gym:CartPole-v1")
+    ends = []
+    for workers in (0, 1, 2):
+        algorithm = build("ppo", env, minibatches=1, **TINY)
+        loop = HostLoop(env, {TEAM: algorithm}, 3, 20, 1000, 1, workers)
+        with contextlib.closing(loop):
+            state = loop.init(1)
+            state, metrics = loop.compile(state, 2)(state)
+        ends.append(bits((state.learners, metrics)))
+    assert ends[0] == ends[1] == ends[2]
+
+
+def test_past_its_tolerance_a_run_stops_with_the_report_and_what_it_had(tmp_path: Path, here: None) -> None:
+    with pytest.raises(ShoalError, match=r"broke 4 times.*tolerance.*game \d.*seed \d+, step \d") as caught:
+        options = {"steps": 400, "games": 2, "window": 10, "tolerance": 3, "workers": 0, "eval_episodes": 1}
+        shares = {"raises": 0.3}
+        shoal.train("ppo", "brittle:make", env=shares, out=str(tmp_path), name="run", quiet=True, **options, **TINY)
+    assert caught.value.exit_code == 1 and "the environment fell over" in caught.value.detail
+    assert len((tmp_path / "run" / "faults.jsonl").read_text().splitlines()) == 4
+    assert (tmp_path / "run" / "policy" / "weights.safetensors").is_file()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_however_a_run_ends_no_process_stays(tmp_path: Path, here: None, number: signal.Signals, code: int) -> None:
+    """Ctrl-C and SIGTERM save first; after kill -9 the workers, one of them hung, end by themselves."""
+    command = [sys.executable, "-m", "shoal.cli", "train", "ppo", "brittle:make", "--env.hangs", "0.2"]
+    sizes = "--steps 1e6 --games 2 --window 10 --workers 2 --patience 30 --eval-episodes 1 --hidden 8 --name run"
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    with (tmp_path / "log").open("w") as log:
+        run = subprocess.Popen(
+            [*command, *sizes.split(), "--out", str(tmp_path)], stdout=log, env=os.environ | {"PYTHONPATH": paths}
+        )
+        until(lambda: len(children(run.pid)) >= 2)
+        workers = children(run.pid)
+        until(lambda: (tmp_path / "run").is_dir())
+        run.send_signal(number)
+        assert run.wait(100) == code
+    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+    assert number == signal.SIGKILL or (tmp_path / "run" / "policy").is_dir()
