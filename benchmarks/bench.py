@@ -10,6 +10,7 @@ calls. Writes `benchmarks/results/bench.json` and a table.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -53,6 +54,7 @@ TRAINING = {
     "mappo-preset": ("mappo", {"lr": 2e-3, "epochs": 10, "minibatches": 1}, 128, 25, None, ""),
 }
 GAMES = {"games-16": 16, "games-1024": 1024}
+HOST = {"host-spread": ("pz:mpe2.simple_spread_v3", {"max_cycles": 25}, 32, 128)}  # id, options, games, window
 
 
 def time_training(name: str, devices: int, seconds: float) -> dict:
@@ -81,6 +83,58 @@ def time_training(name: str, devices: int, seconds: float) -> dict:
     memory = {"memory_mib": sum(loop.sizes().values()) / 2**20}
     memory["temporary_mib"] = program.memory_analysis().temp_size_in_bytes / 2**20
     return summary(rates, compiled) | memory
+
+
+def time_host(name: str, cores: int, seconds: float) -> dict:
+    """Training with games on the host, and how fast they are played at random by nothing but their package."""
+    import jax
+
+    from shoal.algorithms import find
+    from shoal.envs import make
+    from shoal.hostloop import HostLoop
+
+    env_id, options, games, window = HOST[name]
+    raw = raw_rate(env_id.removeprefix("pz:"), options, cores, seconds)
+    env, kind = make(env_id, **options), find("ppo")
+    began = time.perf_counter()
+    team = {"agent": kind(kind.Config(), env.teams["agent"])}
+    loop = HostLoop(env, team, games, window, 10_000_000, 1, cores)
+    with contextlib.closing(loop):
+        state = loop.init(0)
+        program = loop.compile(state, 1)
+        compiled = time.perf_counter() - began
+        rates, end = [], time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            before, began = int(state.steps), time.perf_counter()
+            state, _ = jax.block_until_ready(program(state))
+            rates.append((int(state.steps) - before) / (time.perf_counter() - began))
+    raw = (raw + raw_rate(env_id.removeprefix("pz:"), options, cores, seconds)) / 2  # before and after
+    row = summary(rates, compiled)
+    return row | ({"raw_steps_per_s": raw, "share_of_raw": row["median_steps_per_s"] / raw} if rates else {})
+
+
+def raw_rate(module: str, options: dict, cores: int, seconds: float) -> float:
+    """Steps per second of so many processes at once, each playing at random."""
+    command = [sys.executable, __file__, "--raw", module, json.dumps(options), str(seconds)]
+    players = [subprocess.Popen([*command, str(core)], stdout=subprocess.PIPE, text=True) for core in range(cores)]
+    return sum(float(player.communicate()[0].splitlines()[-1]) for player in players)
+
+
+def play_raw(module: str, options: dict, seconds: float, core: int) -> None:
+    """Random play of a PettingZoo environment, by its own means alone."""
+    import importlib
+
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[core]})
+    env = importlib.import_module(module).parallel_env(**options)
+    spaces = {agent: env.action_space(agent) for agent in env.possible_agents}
+    env.reset(seed=core)
+    steps, began = 0, time.perf_counter()
+    while time.perf_counter() < began + seconds:
+        env.step({agent: spaces[agent].sample() for agent in env.agents})
+        steps += 1
+        if not env.agents:
+            env.reset()
+    print(steps / (time.perf_counter() - began))
 
 
 def summary(rates: list[float], compiled: float) -> dict:
@@ -121,7 +175,10 @@ def child(name: str, cores: int, seconds: float) -> None:
     import jax
 
     jax.config.update("jax_num_cpu_devices", cores)
-    result = (time_games if name in GAMES else time_training)(name, cores, seconds)
+    kind = next(
+        time for time, names in {time_games: GAMES, time_host: HOST, time_training: TRAINING}.items() if name in names
+    )
+    result = kind(name, cores, seconds)
     result["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps(result))
 
@@ -139,14 +196,15 @@ def measure(name: str, cores: int, cache: str, seconds: float) -> dict:
 
 
 def main(names: list[str]) -> None:
-    unknown = set(names) - {*TRAINING, *GAMES}
+    unknown = set(names) - {*TRAINING, *GAMES, *HOST}
     if unknown:
-        sys.exit(f"unknown workload {', '.join(sorted(unknown))}; there are {', '.join([*GAMES, *TRAINING])}")
+        sys.exit(f"unknown workload {', '.join(sorted(unknown))}; there are {', '.join([*GAMES, *TRAINING, *HOST])}")
     every = len(os.sched_getaffinity(0))
     rows = []
     print(f"{'workload':14}{'cores':>6}{'steps/s':>12}{'compile s':>11}{'warm s':>8}{'MB':>7}  against")
-    for name in names or [*GAMES, *TRAINING]:
-        for cores in (1, every) if name in TRAINING and TRAINING[name][2] % every == 0 else (1,):
+    for name in names or [*GAMES, *TRAINING, *HOST]:
+        both = name in HOST or (name in TRAINING and TRAINING[name][2] % every == 0)
+        for cores in (1, every) if both else (1,):
             with tempfile.TemporaryDirectory() as cache:
                 row = {"workload": name, "cores": cores} | measure(name, cores, cache, SECONDS)
                 row["warm_compile_s"] = measure(name, cores, cache, 0.0)["compile_s"]
@@ -170,6 +228,8 @@ def _line(row: dict, rows: list[dict]) -> str:
     if single and row["cores"] > 1:
         row["speedup"] = row["steps_per_s"] / single["steps_per_s"]
         notes.append(f"{row['speedup']:.2f} x one core")
+    if "share_of_raw" in row:
+        notes.append(f"{row['share_of_raw']:.2f} x random play of the package alone ({row['raw_steps_per_s']:,.0f})")
     return (
         f"{row['workload']:14}{row['cores']:>6}{row['steps_per_s']:>12,.0f}{row['compile_s']:>11.1f}"
         f"{row['warm_compile_s']:>8.1f}{row['peak_mb']:>7.0f}  {'; '.join(notes)}"
@@ -179,5 +239,7 @@ def _line(row: dict, rows: list[dict]) -> str:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
         child(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
+    elif sys.argv[1:2] == ["--raw"]:
+        play_raw(sys.argv[2], json.loads(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5]))
     else:
         main(sys.argv[1:])

@@ -52,7 +52,7 @@ class Skirmish:
                 raise ValueError(f"agent {i} cannot do {action}")
         before = self.health.copy()
         for i, action in enumerate(actions):
-            if FIRST_TARGET <= action:
+            if action >= FIRST_TARGET:
                 self._hit(self.n_agents + action - FIRST_TARGET)
             elif action >= 2:
                 self.at[i] += MOVES[action - 2]

@@ -290,6 +290,23 @@ def test_lives_come_and_go_with_their_last_rewards():
     assert a[3].legal.all()  # also of who is gone
 
 
+class Lingering(Lives):
+    """Agents are told that they have ended, and stay among `agents`."""
+
+    def step(self, actions):
+        self.t += 1
+        obs, told = self._obs(self.agents), self.agents
+        ended = {a: a == "a_0" for a in told}
+        return obs, dict.fromkeys(told, 1.0), ended, dict.fromkeys(told, self.t == 2), {}
+
+
+def test_who_has_ended_is_gone_even_if_still_listed():
+    _, moments = episode(adapt(Lingering(), How()), 0)
+    assert [moment.teams["a"].alive.tolist() for moment in moments[:2]] == [[True] * 3, [False, True, True]]
+    assert [moment.over for moment in moments] == [False, False, True]
+    assert moments[2].teams["a"].discount.tolist() == [0, 1, 1]
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_broken_promise_names_the_agent(fault):
     match = adapt(Lives(fault), How())
@@ -476,12 +493,9 @@ def test_teams_exchange_seats_by_the_seed():
         moment = match.reset(seed)
         assert moment.teams[first].legal.all() and moment.teams[second].legal.sum() == 1
         assert moment.state[-1] == seed % 2
-        for _ in range(4):
-            assert not moment.over
+        while not moment.over:  # each stacks its own column
             moment = match.step({first: np.array([0], np.int32), second: np.array([1], np.int32)})
-            moment = (
-                moment if moment.over else match.step({first: np.array([0], np.int32), second: np.array([1], np.int32)})
-            )
+        assert moment.teams[first].obs.reshape(6, 7, 2)[:, 0, 0].sum() == 4
         assert moment.over and moment.teams[first].reward == 1 and moment.teams[second].reward == -1
 
 
@@ -632,6 +646,13 @@ def test_a_bug_in_ones_own_environment_shows_as_it_is():
         open_match("test_adapters:fails", {})
     with pytest.raises(ShoalError, match=r"test_adapters:odd cannot be drawn: it takes no render_mode\."):
         open_match("test_adapters:odd", {}, render=True)
+
+
+def test_a_match_is_taken_as_it_is():
+    match = open_match("pz:mpe2.simple_tag_v3", {})
+    assert adapt(match, How()) is match
+    with pytest.raises(ShoalError, match="teams cannot be chosen here"):
+        adapt(match, How(teams="all"))
 
 
 def test_the_example_of_the_docs_runs(tmp_path, monkeypatch):

@@ -74,7 +74,7 @@ class Watched(Past):
 @pytest.fixture(scope="module")
 def duel() -> SimpleNamespace:
     """Iterations of PPO against its past selves on two devices, with all that was seen."""
-    env = Duel()
+    env: Any = Duel()
     made = {
         "left": build("ppo", env, "left", lr=3e-2, **NET),
         "right": Watched(Past.Config(**POOL), env.teams["right"]),
@@ -99,7 +99,7 @@ def at(tree: Any, place: int) -> Any:
 
 
 def test_the_pool_fills_and_rings_and_holds_selves_to_the_bit(duel: SimpleNamespace):
-    places = [duel.before.selves and bits(at(duel.before.selves, 0))] * POOL["pool"]
+    places = [bits(at(duel.before.selves, 0))] * POOL["pool"]
     for i, now in enumerate(duel.history, 1):
         if i % POOL["every"] == 0:
             places[i // POOL["every"] % POOL["pool"]] = bits(duel.made["left"].acting(now.learners["left"]))
@@ -234,7 +234,7 @@ def test_each_group_plays_its_own_snapshot(name: str, game: str):
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_snapshot_holds_all_that_acting_needs(name: str):
     env = mortal()
-    algorithm = build(name, env, **NET)
+    algorithm = build(name, env, "agent", **NET)
 
     def play(learner: Any) -> Any:
         _, views = env.reset(jax.random.key(0), 2)

@@ -91,9 +91,9 @@ def test_rewards_are_the_raw_game_s_and_everyone_s_also_the_last_one():
     raw.reset()
     for moment, act in zip(moments[1:], acts, strict=True):
         reward, over, _ = raw.step([int(a) for a in act[TEAM]])
-        np.testing.assert_array_equal(moment.teams[TEAM].reward, np.float32([reward] * 3))
-        np.testing.assert_array_equal(moment.teams[TEAM].obs, np.float32(raw.get_obs()))
-        np.testing.assert_array_equal(moment.state, np.float32(raw.get_state()))
+        np.testing.assert_array_equal(moment.teams[TEAM].reward, np.full(3, reward, np.float32))
+        np.testing.assert_array_equal(moment.teams[TEAM].obs, np.asarray(raw.get_obs(), np.float32))
+        np.testing.assert_array_equal(moment.state, np.asarray(raw.get_state(), np.float32))
         assert moment.over == over
     assert moments[-1].teams[TEAM].reward[0] != 0
 

@@ -53,7 +53,7 @@ class MFAC(COMA):
     def regress(
         self, learner: Learner, scene: Scene, end: Scene, memory: Rollout, key: Array, clock: Clock
     ) -> tuple[Array, Array]:
-        """What the policy expects of the target Q at every instant (eq. 11)."""
+        """What the policy expects of the target Q at every instant: the mean field value."""
         actor = learner.params["actor"]
         now, _, hidden = self.policy(actor, scene, memory.window.carry.hidden, clock)
         ahead, _, _ = self.policy(actor, end, hidden, clock)

@@ -41,7 +41,7 @@ class MFQConfig(ValueConfig):
 
 
 class MFQ(Value):
-    """DQN whose utilities also see what the team just did on average, and whose policy is Boltzmann's (eq. 8, 12).
+    """DQN whose utilities also see what the team just did on average, and whose policy is Boltzmann's.
 
     An agent's neighbours are all other members of its team who live, as in the authors' battle game.
     """
@@ -70,7 +70,7 @@ class MFQ(Value):
     def losses(
         self, params: dict, learner: Learner, batch: Batch, temperature: Array | float | None = None
     ) -> tuple[Array, tuple[Metrics, Array]]:
-        """Squared errors about r + γ Σ π(a) Q(a) of the target (eq. 10, 11); π of the last temperature unless told."""
+        """Squared errors about r + γ Σ π(a) Q(a), both the target's; π of the last temperature unless told."""
         c, legal = self.config, batch.window.view.legal
         online, follower, _ = self.unrolled(params, learner, batch)
         weighing = online if c.double else follower

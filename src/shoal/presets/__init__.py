@@ -12,7 +12,7 @@ TABLES = ("settings", "algorithm", "env")
 
 def path(algorithm: str, env: str) -> Path:
     """Where the preset of this pair is, if there is one."""
-    return FOLDER / algorithm / f"{env.replace('/', '__')}.toml"
+    return FOLDER / algorithm / f"{env.replace('/', '__').replace(':', '..')}.toml"
 
 
 def load(algorithm: str, env: str) -> dict[str, dict[str, Any]]:
@@ -23,7 +23,8 @@ def load(algorithm: str, env: str) -> dict[str, dict[str, Any]]:
 
 def shipped() -> list[tuple[str, str]]:
     """Every pair of algorithm and environment that has one."""
-    return sorted((file.parent.name, file.stem.replace("__", "/")) for file in FOLDER.glob("*/*.toml"))
+    files = FOLDER.glob("*/*.toml")
+    return sorted((file.parent.name, file.stem.replace("__", "/").replace("..", ":")) for file in files)
 
 
 class Sides(NamedTuple):

@@ -79,10 +79,9 @@ def _has(env: Any, methods: tuple[str, ...]) -> bool:
 
 
 def _match(env: Any, how: How) -> Match:
+    """What is a match already, with teams of its own."""
     if how.teams:
-        raise ShoalError(
-            "teams cannot be chosen for an environment that is a Match: it says itself who plays together."
-        )
+        raise ShoalError("teams cannot be chosen here: the environment says itself who plays together.")
     if not isinstance(env.teams, dict) or not all(isinstance(spec, Spec) for spec in env.teams.values()):
         raise ShoalError("The teams of a Match must be a dictionary of Specs by the teams' names.")
     return env
@@ -91,7 +90,7 @@ def _match(env: Any, how: How) -> Match:
 def _smac(env: Any, how: How) -> Match:
     from .smac import SmacMatch
 
-    return SmacMatch(env, how)
+    return _match(SmacMatch(env, how), how)
 
 
 def _turns(env: Any, how: How) -> Match:
@@ -148,7 +147,7 @@ def _gymnasium(rest: str, options: dict[str, Any], render: bool, how: How) -> Ma
 def _football(rest: str, options: dict[str, Any], render: bool, how: How) -> Match:
     from .football import make
 
-    return make(rest, options, render)
+    return _match(make(rest, options, render), how)
 
 
 def _own(name: str, options: dict[str, Any], render: bool, how: How) -> Match:

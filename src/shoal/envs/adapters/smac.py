@@ -1,7 +1,7 @@
 """Battles with the interface of SMAC, which SMACv2 shares and wrappers of SMAClite imitate, as a match.
 
-The interface: `get_env_info`, `reset`, `get_obs`, `get_state`, `get_avail_actions` and `step(actions)`, which answers with
-the team's reward, whether the battle is over, and some info. One team, `agent`, whose agents all earn the team's reward.
+The interface: `get_env_info`, `reset`, `get_obs`, `get_state`, `get_avail_actions` and `step(actions)`, which answers
+with the team's reward, whether the battle is over, and some info. One team, `agent`, all of whom earn the team's reward.
 """
 
 from __future__ import annotations

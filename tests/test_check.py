@@ -1,0 +1,92 @@
+"""`shoal check-env` names the rule that is broken, the agent and the step."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from brittle import AGENTS, LENGTH, Brittle
+
+from shoal import check
+from shoal.cli import main
+from shoal.envs import make
+from shoal.envs.host import Moment
+
+
+class Wrong(Brittle):
+    """Breaks one rule at a step of every episode."""
+
+    def __init__(self, rule: str):
+        super().__init__()
+        self.rule, self.rng = rule, np.random.default_rng(7)
+
+    def _moment(self) -> Moment:
+        moment = super()._moment()
+        seen = moment.teams["agent"]
+        if self.rule == "seeds":
+            seen.obs[0] = self.rng.random()  # a generator that no reset seeds
+        if self.rule == "opening" and not self.step_number:
+            seen.reward[1] = 5.0
+        if self.rule == "discount":
+            seen.discount[0] = 0.9
+        if self.rule in ("dead", "died") and self.step_number >= 2:
+            seen.alive[1] = False
+            seen.reward[1] = float(self.rule == "dead" or self.step_number == 2)
+        if self.rule == "mask" and self.step_number == 3:
+            seen.legal[1] = False
+        if self.rule == "finite" and self.step_number == 3:
+            seen.reward[0] = np.inf
+        if self.rule == "shape" and self.step_number == 3:
+            return moment._replace(state=np.zeros(5, np.float32))
+        if self.rule == "raises" and self.step_number == 3:
+            raise RuntimeError("the environment fell over")
+        return moment._replace(over=moment.over and self.rule != "endless")
+
+
+def wrong(rule: str) -> Wrong:
+    return Wrong(rule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence", "finding"),
+    [
+        ("raises", "It plays without an error.", "(?s)step 3: .*the environment fell over"),
+        ("shape", "What is seen has the promised shapes.", r"team agent, step 3: the state has shape \(5,\)"),
+        ("finite", "Observations and rewards are finite.", "agent_0, step 3: its reward is not"),
+        ("mask", "Whoever is alive has a legal action.", "agent_1, step 3: it has none"),
+        ("opening", "An episode opens with somebody alive and nothing earned.", "agent_1, step 0: .* earned 5"),
+        ("dead", "The dead earn nothing after the step at which they died.", "agent_1, step 3: .* earned 1"),
+        ("discount", "A discount is 0 or 1.", "agent_0, step 0: it is 0.9"),
+        ("seeds", "Equal seeds give equal episodes.", "agent_0, step 0: the same match, once more, shows another obs"),
+        ("endless", "Episodes end.", r"step 20: none has ended yet.*--env.limit"),
+    ],
+)
+def test_a_broken_rule_is_named_with_agent_and_step(
+    rule: str, sentence: str, finding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    found = check.check(make("test_check:wrong", rule=rule), steps=20).findings
+    assert [name for name, findings in found.items() if findings] == [sentence]
+    assert re.match(finding, str(found[sentence][0]))
+
+
+@pytest.mark.parametrize("rule", ["none", "died"])
+def test_what_keeps_the_rules_is_not_blamed(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reward at the very step of a death is right."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    report = check.check(make("test_check:wrong", rule=rule), steps=20)
+    assert not any(report.findings.values())
+    assert report.episodes == -(-21 // (LENGTH + 1)) and report.teams["agent"].n == AGENTS
+
+
+def test_the_command_says_it_and_exits_with_1(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    assert main(["check-env", "test_check:wrong", "--env.rule", "discount", "--steps", "9"]) == 1
+    out = capsys.readouterr().out
+    assert "broken  A discount is 0 or 1.\n        agent_0, step 0: it is 0.9" in out and "1 rules broken" in out
+    assert main(["check-env", "matrix/penalty", "--steps", "60"]) == 0
+    assert "no rules broken" in capsys.readouterr().out
