@@ -57,7 +57,7 @@ class Skirmish:
             elif action >= 2:
                 self.at[i] += MOVES[action - 2]
         for enemy in np.flatnonzero(self.health[self.n_agents :] > 0) + self.n_agents:
-            self._march(enemy)
+            self._march(int(enemy))
         self.time += 1
         hurt = before - self.health
         won, lost = self._dead(slice(self.n_agents, None)), self._dead(slice(self.n_agents))

@@ -15,7 +15,7 @@ from helpers import OFF, TINY, build, run
 from shoal.envs.adapters import football
 from shoal.envs.foreign import FOREIGN
 from shoal.loop import Loop
-from shoal.types import Discrete, ShoalError, View
+from shoal.types import Discrete, ShoalError
 
 GAMES, STEPS = 6, 40
 CARTPOLE = ("gymnax:CartPole-v1", ("max_steps_in_episode", 12))
@@ -46,7 +46,7 @@ class Log(NamedTuple):
 
     env: Any
     worlds: Any  # every leaf [T+1,B,…]
-    views: View  # every field [T+1,B,…]
+    views: Any  # View, every field [T+1,B,…]
     actions: np.ndarray  # [T,B,N] or [T,B,N,A]
     keys: Any  # [T] of the steps
 
@@ -83,70 +83,69 @@ def played(env: tuple) -> Log:
         return worlds, seen, actions
 
     keys = jax.random.split(jax.random.key(1), STEPS)
-    return Log(game, *jax.device_get(whole(jax.random.key(0), keys)), keys)
+    worlds, views, actions = jax.device_get(whole(jax.random.key(0), keys))
+    return Log(game, worlds, views, actions, keys)
 
 
 def rows(obs: Any) -> np.ndarray:
     return np.asarray([np.ravel(row) for row in obs], np.float32)
 
 
-def theirs(env: Any) -> tuple:
-    """The package's own game: `key -> world, obs` and `key, world, actions -> world, obs, rewards, done`, unbatched."""
-    own = env.env
-    if env.name.startswith("gymnax"):
+class Theirs:
+    """The package's own game, unbatched: `begin` a world and `move` it, with what its agents see."""
 
-        def move(key, world, action):
-            obs, world, reward, ended, _ = own.step_env(key, world, jnp.asarray(action[0]), env.params)
-            return world, [obs], [reward], ended | own.is_truncated(world, env.params)
+    def __init__(self, env: Any) -> None:
+        self.env, self.own = env, env.env
+        package = env.name.split(":")[0]
+        self.begin = jax.jit(getattr(self, f"begin_{package}"))
+        self.move = jax.jit(getattr(self, f"move_{package}"))
 
-        def begin(key):
-            obs, world = own.reset_env(key, env.params)
-            return world, [obs]
+    def begin_gymnax(self, key):
+        obs, world = self.own.reset_env(key, self.env.params)
+        return world, [obs]
 
-    elif env.name.startswith("jaxmarl"):
+    def move_gymnax(self, key, world, action):
+        obs, world, reward, ended, _ = self.own.step_env(key, world, jnp.asarray(action[0]), self.env.params)
+        return world, [obs], [reward], ended | self.own.is_truncated(world, self.env.params)
 
-        def move(key, world, action):
-            named = {agent: action[i] for i, agent in enumerate(own.agents)}
-            obs, world, reward, done, _ = own.step_env(key, world, named)
-            return world, [obs[a] for a in own.agents], [reward[a] for a in own.agents], done["__all__"]
+    def begin_jaxmarl(self, key):
+        obs, world = self.own.reset(key)
+        return world, [obs[agent] for agent in self.own.agents]
 
-        def begin(key):
-            obs, world = own.reset(key)
-            return world, [obs[a] for a in own.agents]
+    def move_jaxmarl(self, key, world, action):
+        agents = self.own.agents
+        obs, world, reward, done, _ = self.own.step_env(key, world, dict(zip(agents, action, strict=True)))
+        return world, [obs[agent] for agent in agents], [reward[agent] for agent in agents], done["__all__"]
 
-    else:
+    def begin_jumanji(self, key):
+        world, told = self.own.reset(key)
+        return world, self.look(told.observation)
 
-        def look(seen):
-            views = getattr(seen, "agents_view", None)
-            parts = [seen.grid.ravel(), seen.step_count[None]] if views is None else None
-            return [jnp.concatenate(parts)] if parts else [jnp.append(view, seen.step_count) for view in views]
+    def move_jumanji(self, key, world, action):
+        world, told = self.own.step(world, action if len(action) > 1 else action[0])
+        seen = self.look(told.observation)
+        return world, seen, jnp.broadcast_to(told.reward, len(seen)), told.last()
 
-        def move(key, world, action):
-            world, told = own.step(world, action if len(action) > 1 else action[0])
-            seen = look(told.observation)
-            return world, seen, jnp.broadcast_to(told.reward, len(seen)), told.last()
-
-        def begin(key):
-            world, told = own.reset(key)
-            return world, look(told.observation)
-
-    return jax.jit(begin), jax.jit(move)
+    def look(self, seen):
+        views = seen.agents_view if hasattr(seen, "agents_view") else [seen.grid.ravel()]
+        return [jnp.append(view, seen.step_count) for view in views]
 
 
 @pytest.mark.parametrize("env", ALL, ids=lambda env: env[0])
 def test_episodes_are_the_package_s_own_to_their_last_view_and_reward(env):
     log = played(env)
-    begin, move = theirs(log.env)
+    raw_game = Theirs(log.env)
     opening = np.asarray(jax.random.key_data(jax.random.split(jax.random.key(0), GAMES)))
     assert log.ends.any()
     for game in range(2):
-        world, obs = begin(opening[game])
+        world, obs = raw_game.begin(opening[game])
         np.testing.assert_allclose(log.views.obs[0, game], rows(obs), atol=1e-5)
         ours, raw, done = [0.0], [0.0], False
         for t, key in enumerate(log.keys):
             assert log.views.first[t + 1, game] == done
             if done:
-                world, obs = begin(jax.random.key_data(jax.random.split(jax.random.fold_in(key, 1), GAMES))[game])
+                again = jax.random.split(jax.random.fold_in(key, 1), GAMES)
+                world, obs = raw_game.begin(jax.random.key_data(again)[game])
                 done, rewards = False, np.zeros(len(obs))
                 assert abs(ours[-1] - raw[-1]) < 1e-3
                 ours, raw = [*ours, 0.0], [*raw, 0.0]
@@ -155,7 +154,7 @@ def test_episodes_are_the_package_s_own_to_their_last_view_and_reward(env):
                 action = log.actions[t, game]
                 if env is PENDULUM:
                     action = action.clip(-2.0, 2.0)
-                world, obs, rewards, done = move(one, world, action)
+                world, obs, rewards, done = raw_game.move(one, world, action)
             np.testing.assert_allclose(log.views.obs[t + 1, game], rows(obs), atol=1e-4)
             np.testing.assert_allclose(log.views.reward[t + 1, game], rewards, atol=1e-4)
             ours[-1] += float(log.views.reward[t + 1, game].sum())

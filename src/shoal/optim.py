@@ -29,7 +29,7 @@ def descend(
 
 def follow(target: Any, online: Any, tau: float | Array) -> Any:
     """The target moves by `tau` of the way."""
-    return jax.tree.map(lambda t, o: t + tau * (o - t), target, online)
+    return jax.tree.map(lambda t, o: (1 - tau) * t + tau * o, target, online)
 
 
 def annealed(rate: float, anneal: bool, progress: Array) -> Array:

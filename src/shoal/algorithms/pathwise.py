@@ -16,7 +16,7 @@ from jax import Array
 
 from ..nets.layers import Dense, Rng, owners
 from ..nets.sees import ACTION, ID, JOINT_ACTION, OBS, RIVALS_ACTION, STATE, Scene, as_action, as_input, look, width
-from ..nets.torsos import TORSOS, Mlp, Parts, Style
+from ..nets.torsos import Mlp, Parts, Style
 from ..types import Clock, Decision, ShoalError, Spec, View
 from .base import Carry, Metrics, not_negative
 from .replayed import Batch, Learner, ReplayConfig, Replayed, gradients, surprise
@@ -50,8 +50,8 @@ class Actor(eqx.Module):
 class Critic(eqx.Module):
     """Q of what is seen and done; what is remembered is remembered before the action comes in."""
 
-    memory: Any  # Gru or None
-    torso: Mlp
+    memory: Any  # a recurrent torso or None
+    torso: Any
     out: Dense
 
     def __call__(self, seen: Parts, actions: Parts, first: Array) -> Array:
@@ -107,13 +107,13 @@ class Pathwise(Replayed):
 
     def critic(self, rng: Rng) -> Critic:
         """A central critic sees the state and need not remember."""
-        c, style = self.config, Style(self.config.activation, self.config.layer_norm)
-        seen, acted = (width(self.sees[part], self.spec) for part in ("critic", "action"))
-        memory = None
+        c, owner, acted = self.config, self.critic_owner, width(self.sees["action"], self.spec)
         if self.recurrent and not self.central:
-            memory, seen = TORSOS[c.torso](rng, self.critic_owner, seen, c.hidden, c.layers, style), c.hidden
-        torso = Mlp(rng, self.critic_owner, seen + acted, c.hidden, c.layers, style)
-        return Critic(memory, torso, Dense(rng, self.critic_owner, c.hidden, self.outs, gain=1.0))
+            memory = self.torso(rng, "critic", owner=owner)
+            torso = Mlp(rng, owner, c.hidden + acted, c.hidden, c.layers, Style(c.activation, c.layer_norm))
+        else:
+            memory, torso = None, self.torso(rng, "critic", "mlp", owner, acted)
+        return Critic(memory, torso, Dense(rng, owner, c.hidden, self.outs, gain=1.0))
 
     def rate(self, part: str) -> float:
         return self.config.critic_lr or self.config.lr if part == "critic" else self.config.lr

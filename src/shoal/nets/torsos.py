@@ -40,7 +40,6 @@ class Mlp(eqx.Module):
         return jnp.zeros((games, rows, 0))
 
     def __call__(self, parts: Parts, carry: Array, first: Array) -> tuple[Array, Array]:
-        parts = tuple(map(scaled, parts))
         for layer in self.layers:
             parts = (self.style(layer(*parts)),)
         return parts[0], carry

@@ -1,7 +1,7 @@
 """Battles with the interface of SMAC, which SMACv2 shares and wrappers of SMAClite imitate, as a match.
 
 The interface: `get_env_info`, `reset`, `get_obs`, `get_state`, `get_avail_actions` and `step(actions)`, which answers
-with the team's reward, whether the battle is over, and some info. One team, `agent`, all of whom earn the team's reward.
+with the team's reward, whether the battle is over, and some info. One team, `agent`, where all earn that reward.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class SmacMatch:
     def _moment(self, reward: float, ended: bool, over: bool) -> Moment:
         spec = self.teams[TEAM]
         legal = np.asarray(self.env.get_avail_actions()) > 0
-        self.alive = legal[:, 1:].any(-1)  # only the dead can do nothing but nothing
-        discount = (self.alive & (not ended)).astype(np.float32)
+        self.alive = np.asarray(legal[:, 1:].any(-1))  # only the dead can do nothing but nothing
+        discount = np.where(ended, 0.0, self.alive).astype(np.float32)
         rewards = np.full(spec.n, reward, np.float32)
         obs = np.stack([np.ravel(row) for row in self.env.get_obs()]).astype(np.float32)
         state = np.ravel(self.env.get_state()).astype(np.float32)
