@@ -15,6 +15,7 @@ from .types import ShoalError, nearest
 
 NO_PRESET = "--no-preset"
 TEAM = "--team"
+PYTHONS = {"True": "true", "False": "false", "None": "null"}  # its own words for what JSON has
 SELF_PLAY = "--self-play"  # or --self-play=<rule of past>
 BARE = "shoal train <algorithm> <env> [options], or shoal train --team <team>=<algorithm> … <env> [options]"
 
@@ -150,9 +151,9 @@ def env_options(args: list[str]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _plain(value: str) -> Any:
-    """`3`, `0.5`, `true`, `[1,2]` as they are meant; anything else is text."""
+    """`3`, `0.5`, `true` or `True`, `[1,2]` as they are meant; anything else is text."""
     try:
-        return json.loads(value)
+        return json.loads(PYTHONS.get(value, value))
     except ValueError:
         return value
 

@@ -19,7 +19,6 @@ from .devices import share
 from .envs.host import Hosted
 from .types import Share, ShoalError, nearest
 
-
 SHORT = 20_000  # steps
 
 

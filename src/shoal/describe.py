@@ -18,7 +18,6 @@ from .envs.adapters.how import How
 from .envs.host import Hosted
 from .types import Discrete, ShoalError, Spec, nearest
 
-
 OUTSIDE = [
     ("pz:<module>", "any PettingZoo environment, such as pz:mpe2.simple_tag_v3"),
     ("gym:<id>", "any Gymnasium environment, such as gym:CartPole-v1 or gym:lbforaging:Foraging-8x8-2p-3f-v3"),

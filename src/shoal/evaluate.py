@@ -100,7 +100,7 @@ class HostEvaluator:
         rounds = -(-self.episodes // self.games)
         if seed not in self.arenas:
             self.close()
-            self.arenas[seed] = Arena(self.env, self.games, seed ^ 0xE7A1, self.workers, self.patience)
+            self.arenas[seed] = Arena(self.env.stateless, self.games, seed ^ 0xE7A1, self.workers, self.patience)
         arena = self.arenas[seed]
         rows = [self._round(arena, learners, jax.random.fold_in(key, k), clock, k) for k in range(rounds)]
         returns, length = jax.tree.map(lambda *parts: np.concatenate(parts)[: self.episodes], *rows)

@@ -15,7 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from .collect import decide, windows
 from .envs.arena import Arena
-from .envs.host import Fault, Hosted
+from .envs.host import Fault
 from .loop import LOCAL, Loop
 from .parallel import AXIS
 from .types import Clock, ShoalError, TrainState, View
@@ -89,11 +89,14 @@ class HostLoop(Loop):
         own = jax.tree.map(np.array, views), *self._beginnings(learners), jax.random.key_data(key)
         views, carries, memories, earned, key = jax.tree.map(lambda x: x[None], own)
         game = {"episode": stage.episodes()[None]}
-        return TrainState(game, views, carries, learners, memories, earned, key, jnp.uint32(0))
+        state = TrainState(game, views, carries, learners, memories, earned, key, jnp.uint32(0))
+        return jax.jit(_as_it_is, out_shardings=self.shardings)(state)  # placed as `_absorb` leaves it
 
     def stage(self, seed: int) -> Stage:
         """Where the games are played."""
-        return HostStage(Arena(self.env, self.games, seed, self.workers, self.patience))
+        seen = any(algorithm.sees_state for algorithm in self.algorithms.values())
+        env = self.env if seen else self.env.stateless
+        return HostStage(Arena(env, self.games, seed, self.workers, self.patience))
 
     def close(self) -> None:
         if self.played:
@@ -102,8 +105,8 @@ class HostLoop(Loop):
     def compile(self, state: TrainState, iterations: int) -> Callable[[TrainState], tuple[TrainState, dict]]:
         _, keys_play, keys = self._deal(state.key[0])
         clock = self._clock(state.steps)
-        views, carries = jax.tree.map(lambda x: x[0], (state.views, state.carries))
-        actions, after, records = self._decide(state.learners, clock, views, carries, keys_play, 0)
+        views, carries = jax.tree.map(lambda x: x[0], (jax.device_get(state.views), state.carries))
+        actions, after, records = self._decide(*self._acting(state), clock, views, carries, keys_play, 0)
         streams = jax.tree.map(partial(_shape, self.window + 1), views)
         done = jax.tree.map(partial(_shape, self.window), (actions, records, views[next(iter(views))].first))
         kept = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), (carries, after))
@@ -130,9 +133,9 @@ class HostLoop(Loop):
         carries = jax.tree.map(lambda x: x[0], state.carries)
         views = [jax.tree.map(lambda x: np.asarray(x[0]), state.views)]
         done, broken = [], np.zeros((self.window, self.games), bool)
-        after = carries
+        acting, after = self._acting(state), carries
         for t in range(self.window):
-            actions, after, records = self._decide(state.learners, clock, views[-1], after, keys_play, t)
+            actions, after, records = self._decide(*acting, clock, views[-1], after, keys_play, t)
             done.append(jax.device_get((actions, records)))
             seen, broken[t], faults = stage.step(keys_play, t, done[-1][0])
             views.append(jax.tree.map(np.array, seen))
@@ -174,7 +177,12 @@ class HostLoop(Loop):
 
     @cached_property
     def _decide(self) -> Any:
-        return jax.jit(partial(_decide, self.algorithms), in_shardings=NamedSharding(self.mesh, PartitionSpec()))
+        return jax.jit(partial(_decide, self.algorithms), static_argnums=0)
+
+    def _acting(self, state: TrainState) -> tuple[Any, list[Array]]:
+        """What acting needs of the learners, as a flat list: walking through nets takes as long as a small one acts."""
+        leaves, tree = jax.tree.flatten({team: a.acting(state.learners[team]) for team, a in self.algorithms.items()})
+        return tree, leaves
 
     @cached_property
     def _absorb(self) -> Any:
@@ -193,14 +201,19 @@ class HostLoop(Loop):
         return state._replace(**own), metrics
 
 
+def _as_it_is(state: TrainState) -> TrainState:
+    return state
+
+
 def _deal(teams: int, steps: int, key: Array) -> tuple[Array, Array, Array]:
     key, key_play, *keys = jax.random.split(jax.random.wrap_key_data(key), 2 + teams)
     return jax.random.key_data(key), jax.random.split(key_play, (steps, 1 + teams)), jnp.stack(keys)
 
 
 def _decide(
-    algorithms: dict, learners: dict, clock: Clock, views: dict, carries: dict, keys: Array, step: Array
+    algorithms: dict, tree: Any, leaves: list, clock: Clock, views: dict, carries: dict, keys: Array, step: Array
 ) -> tuple:
+    learners = jax.tree.unflatten(tree, leaves)
     return decide(algorithms, learners, clock, False, views, carries, list(keys[step, 1:]))
 
 

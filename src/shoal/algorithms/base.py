@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..nets.layers import Rng, owners
-from ..nets.sees import ID, LAST_ACTION, MEAN_ACTION, OBS, Scene, See, as_input, width
+from ..nets.sees import ID, LAST_ACTION, MEAN_ACTION, OBS, STATE, Scene, See, as_input, width
 from ..nets.torsos import TORSOS, Cnn, Eye, Style
 from ..types import Box, Clock, Decision, Discrete, Results, Share, ShoalError, Space, Spec, View, Window
 
@@ -23,6 +23,7 @@ class Algorithm:
     name: ClassVar[str]
     Config: ClassVar[type]
     spaces: ClassVar[tuple[type[Space], ...]] = (Discrete, Box)
+    sees_state: bool = False
 
     def __init__(self, config: Any, spec: Spec):
         if not isinstance(spec.action, self.spaces):
@@ -164,6 +165,10 @@ class Networked(Algorithm):
         self.told_apart = config.agent_id and spec.n > 1 and len(set(self.owner)) < spec.n
         seen = (OBS, *((LAST_ACTION,) if config.last_action else ()), *((ID,) if self.told_apart else ()))
         self.sees: dict[str, tuple[See, ...]] = {"actor": seen}  # by part of the learner
+
+    @property
+    def sees_state(self) -> bool:
+        return any(STATE in sees for sees in self.sees.values())
 
     @property
     def recurrent(self) -> bool:

@@ -12,7 +12,7 @@ from jax import Array
 
 from ..memory import Drawn, Replay, empty
 from ..nets.layers import Rng
-from ..nets.sees import RIVALS_ACTION, STATE, Scene, as_input
+from ..nets.sees import RIVALS_ACTION, Scene, as_input
 from ..optim import adam, annealed, descend, follow
 from ..parallel import AXIS, shares, total
 from ..returns import advantages, n_step, pool, stakes
@@ -137,10 +137,6 @@ class Replayed(Networked):
         return Learner(params, jax.tree.map(jnp.copy, self.follows(params)), opt, jnp.int32(0))
 
     # -- memory -------------------------------------------------------------------------------------------------
-
-    @property
-    def sees_state(self) -> bool:
-        return any(STATE in sees for sees in self.sees.values())
 
     @property
     def sees_rivals(self) -> bool:

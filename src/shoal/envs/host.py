@@ -13,7 +13,7 @@ import mmap
 import os
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import IO, Any, NamedTuple, Protocol
 
@@ -80,6 +80,11 @@ class Hosted:
         match = self.open()
         match.close()
         return match.teams
+
+    @property
+    def stateless(self) -> Hosted:
+        """The same for those who do not look at its state, which may be slow to make."""
+        return replace(self, options={"state": False} | self.options)
 
     def open(self, render: bool = False) -> Match:
         """A match; one that can be looked at, if asked."""
@@ -154,6 +159,9 @@ class Table:
     def __init__(self, env: Hosted, arrays: dict[str, np.ndarray], games: range, seed: int):
         self.env, self.arrays, self.games, self.seed = env, arrays, games, seed
         self.matches: dict[int, Match] = {}
+        self.sides = [
+            (team, spec, [arrays[f"{team}/{name}"] for name in Glance._fields]) for team, spec in env.teams.items()
+        ]
 
     def step(self) -> list[Fault]:
         """One step of every match; one that has ended, or has not been opened yet, opens an episode instead."""
@@ -209,20 +217,23 @@ class Table:
         return Fault(self.env.name, game, *about, "".join(lines))
 
     def _write(self, game: int, moment: Moment, first: bool) -> None:
-        _put(self.arrays["state"], game, moment.state, "the state")
-        for team, spec in self.env.teams.items():
+        self._put(self.arrays["state"], game, moment.state, "the state", ())
+        for team, spec, places in self.sides:
             glance = moment.teams[team]
-            for name, value in glance._asdict().items():
-                _put(self.arrays[f"{team}/{name}"], game, value, f"{name} of team {team}")
-            if isinstance(spec.action, Discrete) and (glance.alive & ~glance.legal.any(-1)).any():
-                raise Broken(f"an agent of team {team} is alive and has no legal action")
+            for name, place, value in zip(Glance._fields, places, glance, strict=True):
+                self._put(place, game, value, f"the {'observation' if name == 'obs' else name} of", spec.agents)
+            if isinstance(spec.action, Discrete) and not (glance.legal.any(-1) | ~glance.alive).all():
+                stuck = spec.agents[int((glance.alive & ~glance.legal.any(-1)).argmax())]
+                raise Broken(f"{stuck} is alive and has no legal action")
         self.arrays["first"][game], self.arrays["over"][game] = first, moment.over
 
-
-def _put(place: np.ndarray, game: int, value: np.ndarray, what: str) -> None:
-    value = np.asarray(value)
-    if value.shape != place.shape[1:]:
-        raise Broken(f"{what} has shape {value.shape}, where {place.shape[1:]} was promised")
-    if value.dtype.kind == "f" and not np.isfinite(value).all():
-        raise Broken(f"{what} is not finite: {value.tolist() if value.size < 50 else 'NaN or infinite'}")
-    place[game] = value
+    def _put(self, place: np.ndarray, game: int, value: np.ndarray, what: str, agents: tuple[str, ...]) -> None:
+        value = np.asarray(value)
+        if value.shape != place.shape[1:]:
+            whose = f" the {len(agents)} agents" if agents else ""
+            raise Broken(f"{what}{whose} has shape {value.shape}, where {place.shape[1:]} was promised")
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            row = int((~np.isfinite(value)).reshape(max(len(agents), 1), -1).any(-1).argmax())
+            numbers = (value[row] if agents else value).tolist()
+            raise Broken(f"{what}{f' {agents[row]}' if agents else ''} is not finite: {numbers}"[:500])
+        place[game] = value
