@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 from brittle import AGENTS, LENGTH, Brittle
@@ -90,3 +91,28 @@ def test_the_command_says_it_and_exits_with_1(
     assert "broken  A discount is 0 or 1.\n        agent_0, step 0: it is 0.9" in out and "1 rules broken" in out
     assert main(["check-env", "matrix/penalty", "--steps", "60"]) == 0
     assert "no rules broken" in capsys.readouterr().out
+
+
+class Outside(gymnasium.Env):
+    """Promises numbers up to 1 and shows 2 from the third step on."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple:
+        self.taken = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: int) -> tuple:
+        self.taken += 1
+        return np.full(2, 2.0 * (self.taken > 2), np.float32), 0.0, self.taken == 5, False, {}
+
+
+def test_an_observation_outside_its_space_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    found = check.check(make("test_check:Outside"), steps=12).findings
+    assert [name for name, findings in found.items() if findings] == [
+        "Observations lie in the spaces they were promised in."
+    ]
+    (finding,) = found["Observations lie in the spaces they were promised in."]
+    assert finding.step == 3 and "agent_0 lies outside its space" in finding.what

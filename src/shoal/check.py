@@ -1,6 +1,7 @@
 """`shoal check-env`: plays an environment at random and holds what it shows against the contract.
 
-Two traces are played with the same seed and the same actions, in two matches, and a third in the first of them again.
+Traces are played with the same seed and the same actions in two matches, in the first of them once more, and in one
+that holds every observation against its space.
 Every rule is a function of the traces, named by its docstring, that yields what it finds broken, by whom and when.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -47,18 +49,18 @@ class Report(NamedTuple):
 
 def check(env: Any, steps: int = 1000, seed: int = 0) -> Report:
     """Play an environment for so many steps and report."""
-    one, other = _open(env), _open(env)
+    one, other, strict = _open(env), _open(env), _open(env, strict=True)
     try:
-        traces = [_play(match, env.teams, steps, seed) for match in (one, other, one)]
+        traces = [_play(match, env.teams, steps, seed) for match in (one, other, one, strict)]
     finally:
-        one.close()
-        other.close()
+        for match in (one, other, strict):
+            match.close()
     found = {inspect.cleandoc(rule.__doc__ or ""): list(rule(env.teams, *traces)) for rule in RULES}
     return Report(env.teams, len(traces[0].moments) - 1, sum(traces[0].first), found)
 
 
-def _open(env: Any) -> Match:
-    return env.open() if isinstance(env, Hosted) else Compiled(env)
+def _open(env: Any, **options: Any) -> Match:
+    return replace(env, options=env.options | options).open() if isinstance(env, Hosted) else Compiled(env)
 
 
 class Compiled:
@@ -104,7 +106,7 @@ def _play(match: Match, teams: dict[str, Spec], steps: int, seed: int) -> Trace:
                 moment, episode = match.reset(seed + episode), episode + 1
             else:
                 moment = match.step({team: _any(rng, spec, moments[-1].teams[team]) for team, spec in teams.items()})
-            moments.append(Moment(*jax.tree.map(np.array, tuple(moment)[:2]), moment.over))
+            moments.append(jax.tree.map(np.array, moment)._replace(over=bool(moment.over)))
             first.append(getattr(match, "opens", fresh))
     except Broken as error:
         return Trace(moments, first, str(error))
@@ -127,6 +129,12 @@ def _runs(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
     """It plays without an error."""
     if one.broke:
         yield Finding("", len(one.moments), one.broke)
+
+
+def _spaces(teams: dict[str, Spec], one: Trace, other: Trace, again: Trace, strict: Trace) -> Iterator[Finding]:
+    """Observations lie in the spaces they were promised in."""
+    if strict.broke and not one.broke:
+        yield Finding("", len(strict.moments), strict.broke)
 
 
 def _shapes(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
@@ -190,7 +198,7 @@ def _discounts(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Findin
             yield Finding(row.agent, row.step, f"it is {row.seen.discount[row.i]:g}")
 
 
-def _seeds(teams: dict[str, Spec], one: Trace, other: Trace, again: Trace) -> Iterator[Finding]:
+def _seeds(teams: dict[str, Spec], one: Trace, other: Trace, again: Trace, *_: Trace) -> Iterator[Finding]:
     """Equal seeds give equal episodes."""
     for where, trace in {"another match": other, "the same match, once more,": again}.items():
         for mine, row in zip(_rows(teams, one), _rows(teams, trace), strict=False):
@@ -211,6 +219,7 @@ def _ends(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
 
 RULES: tuple[Callable[..., Iterator[Finding]], ...] = (
     _runs,
+    _spaces,
     _shapes,
     _finite,
     _masks,

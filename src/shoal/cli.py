@@ -163,7 +163,7 @@ class Check:
     """How to check an environment; its own options are given as for training, such as --env.N 5."""
 
     steps: int = 1000
-    """Steps to play at random, three times over."""
+    """Steps to play at random, four times over."""
     seed: int = 0
     """Decides the actions and the episodes."""
 

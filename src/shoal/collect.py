@@ -54,11 +54,11 @@ def _rivals(teams: dict[str, Spec], team: str, actions: dict[str, Array]) -> Arr
 
 
 def play_step(
-    env: Env, algorithms: dict[str, Algorithm], learners: dict, clock: Clock, greedy: bool, play: Play, keys: Array
+    env: Env, algorithms: dict[str, Algorithm], learners: dict, clock: Clock, greedy: bool, play: Play, keys: Any
 ) -> tuple[Play, tuple[dict, dict, dict]]:
     """One step of every game, with a key for the games and one for each team."""
-    key_env, *keys = keys
-    actions, carries, records = decide(algorithms, learners, clock, greedy, play.views, play.carries, keys)
+    key_env, *own = keys
+    actions, carries, records = decide(algorithms, learners, clock, greedy, play.views, play.carries, own)
     game, views = env.step(key_env, play.game, actions)
     return Play(game, views, carries), (play.views, actions, records)
 

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from typing import IO, Any
 
 import numpy as np
@@ -31,11 +32,12 @@ class Arena:
 
     def __init__(self, env: Hosted, games: int, seed: int, workers: int = 0, patience: float = 60.0):
         self.env, self.games = env, games
-        self.memory: IO[bytes] = tempfile.TemporaryFile(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+        fast = "/dev/shm" if os.path.isdir("/dev/shm") else None
+        self.memory: IO[bytes] = tempfile.TemporaryFile(dir=fast)  # noqa: SIM115 open until we are closed
         self.arrays = shared(self.memory, env.teams, games)  # see `host.layout`
         if workers:
             bounds = np.linspace(0, games, min(workers, games) + 1).astype(int).tolist()
-            parts = [range(low, high) for low, high in zip(bounds, bounds[1:], strict=False)]
+            parts = [range(low, high) for low, high in pairwise(bounds)]
             self.crews: list[Any] = [Worker(self, part, seed, patience) for part in parts]
         else:
             self.crews = [Here(Table(env, self.arrays, range(games), seed))]
@@ -117,7 +119,7 @@ class Worker:
             "answers": answers[1],
             "parent": os.getpid(),
         }
-        self.complaints: IO[bytes] = tempfile.TemporaryFile()
+        self.complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 open until it ends
         self.process = subprocess.Popen(
             [sys.executable, "-m", "shoal.envs.worker", json.dumps(about)],
             pass_fds=(memory, orders[0], answers[1]),

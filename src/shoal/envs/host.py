@@ -179,6 +179,7 @@ class Table:
     def _step(self, game: int) -> Iterator[Fault]:
         self.arrays["broken"][game] = False
         fresh = game not in self.matches or bool(self.arrays["over"][game])
+        fault = None
         for _ in range(TRIES):
             try:
                 self._write(game, self._open(game) if fresh else self._advance(game), fresh)
@@ -217,7 +218,6 @@ class Table:
         return Fault(self.env.name, game, *about, "".join(lines))
 
     def _write(self, game: int, moment: Moment, first: bool) -> None:
-        self._put(self.arrays["state"], game, moment.state, "the state", ())
         for team, spec, places in self.sides:
             glance = moment.teams[team]
             for name, place, value in zip(Glance._fields, places, glance, strict=True):
@@ -225,6 +225,7 @@ class Table:
             if isinstance(spec.action, Discrete) and not (glance.legal.any(-1) | ~glance.alive).all():
                 stuck = spec.agents[int((glance.alive & ~glance.legal.any(-1)).argmax())]
                 raise Broken(f"{stuck} is alive and has no legal action")
+        self._put(self.arrays["state"], game, moment.state, "the state", ())
         self.arrays["first"][game], self.arrays["over"][game] = first, moment.over
 
     def _put(self, place: np.ndarray, game: int, value: np.ndarray, what: str, agents: tuple[str, ...]) -> None:

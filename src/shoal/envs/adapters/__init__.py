@@ -40,7 +40,6 @@ EXTRAS = {  # package -> the extra of ours that brings it
     "gymnasium_robotics": "mujoco",
     "lbforaging": "lbforaging",
     "rware": "rware",
-    "gfootball": "football",
 }
 
 

@@ -26,7 +26,7 @@ class GymMatch:
         )
         self.agents = [f"agent_{i}" for i in range(len(done.spaces) if self.several else 1)]
         self.roster = Roster(
-            {agent: reader(agent, space) for agent, space in self._by_agent(seen).items()},
+            {agent: reader(agent, space, how.strict) for agent, space in self._by_agent(seen).items()},
             {agent: writer(agent, space) for agent, space in self._by_agent(done).items()},
             how.teams,
             None,

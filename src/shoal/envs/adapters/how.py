@@ -21,6 +21,8 @@ class How:
     """Steps after which an episode is cut; 0 for the environment's own end."""
     state: bool = True
     """Whether to take the environment's own state, if it has one; else the state is all observations side by side."""
+    strict: bool = False
+    """Hold every observation against the space it was promised in, as check-env does; slow."""
     swap: bool = False
     """Two equal teams exchange seats from episode to episode, by the episode's seed."""
 

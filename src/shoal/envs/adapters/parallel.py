@@ -33,7 +33,7 @@ class World:
         env.reset(seed=0)  # before it, an environment may not tell its state
         self.state = self._first_state() if how.state else None
         self.roster = Roster(
-            {agent: reader(str(agent), env.observation_space(agent)) for agent in agents},
+            {agent: reader(str(agent), env.observation_space(agent), how.strict) for agent in agents},
             {agent: writer(str(agent), env.action_space(agent)) for agent in agents},
             how.teams,
             None if self.state is None else self.state.size,

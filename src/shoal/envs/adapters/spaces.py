@@ -28,12 +28,15 @@ class Reader:
     pixels: tuple[int, ...]  # (H,W,C) if it is an image of bytes
     masked: bool  # the observation is a Dict that also holds the mask
     key: str  # the one thing beside the mask; "" if there are several, or no mask
+    strict: bool = False  # hold every value against the space
 
     def read(self, value: Any) -> np.ndarray:
         """The observation as one row `[size]`."""
         try:
             if self.masked:
                 value = value[self.key] if self.key else {key: value[key] for key in self.space.spaces}  # type: ignore[attr-defined]
+            if self.strict and not self.space.contains(value):
+                raise Broken(f"the observation of {self.agent} lies outside its space {self.space}: {value!r}"[:500])
             row = np.asarray(value if self.shape is not None else flatten(self.space, value))
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise Broken(f"the observation of {self.agent} does not fit its space {self.space}: {error!r}") from error
@@ -55,7 +58,7 @@ class Reader:
         return info.get(MASK) if isinstance(info, dict) else None
 
 
-def reader(agent: str, space: spaces.Space) -> Reader:
+def reader(agent: str, space: spaces.Space, strict: bool = False) -> Reader:
     """How to read the observations of an agent with that space."""
     masked, key = isinstance(space, spaces.Dict) and MASK in space.spaces, ""
     if isinstance(space, spaces.Dict) and masked:
@@ -65,7 +68,7 @@ def reader(agent: str, space: spaces.Space) -> Reader:
     if not space.is_np_flattenable:
         raise ShoalError(f"The observations of {agent}, {space}, have no fixed size: wrap the environment.")
     image = isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8 and space.high.max() > 1
-    return Reader(agent, space, flatdim(space), space.shape if image else (), masked, key)  # type: ignore[arg-type]
+    return Reader(agent, space, flatdim(space), space.shape if image else (), masked, key, strict)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
