@@ -7,6 +7,7 @@
 A run is `shoal train <algorithm> <env> --seed <seed> --devices 1`, with its preset; `a vs b` is `--team adversary=a
 --team agent=b`, scored by the adversaries. A score is the mean over 1,000 greedy episodes on games of their own; for
 speaker-listener the sum of both agents, for matrix games one agent's sum of payoffs, elsewhere one agent's return p.
+Games of Gymnasium are stepped on the host, in the same process (`--workers 0`), and scored by 100 episodes.
 Seconds are of training alone, after compilation. Runs already in `benchmarks/results/learning.json` are not repeated
 unless `--again` is given.
 """
@@ -25,10 +26,13 @@ from queue import SimpleQueue
 
 RESULTS = Path(__file__).parent / "results" / "learning.json"
 EPISODES = 1_000
+HOST = "gym:"  # games stepped on the host: slower, so judged by fewer episodes
+HOST_EPISODES = 100
 LEVELS = (-11.0, -8.0)  # of p on simple_spread: the time to get there is what a user feels
 
 SPREAD, LISTENER, TAG = "mpe/simple_spread", "mpe/simple_speaker_listener", "mpe/simple_tag"
 CLIMBING, PENALTY, NONMONOTONIC = "matrix/climbing", "matrix/penalty", "matrix/nonmonotonic"
+CARTPOLE, LANDER, PENDULUM = "gym:CartPole-v1", "gym:LunarLander-v3", "gym:Pendulum-v1"
 POLICY = ("a2c", "ppo", "maa2c", "mappo", "coma")
 VALUE = ("dqn", "vdn", "qmix", "cwqmix", "owqmix", "qplex", "qtran")
 CAMPAIGN = [
@@ -41,6 +45,7 @@ CAMPAIGN = [
     *[(algorithm, PENALTY, {"k": 0}) for algorithm in (*POLICY, "dqn", "vdn", "qmix", "maddpg")],
     *[(algorithm, CLIMBING, {}) for algorithm in (*POLICY, "dqn", "vdn", "qmix", "maddpg")],
     *[(algorithm, NONMONOTONIC, {}) for algorithm in VALUE],
+    *[("ppo", CARTPOLE, {}), ("dqn", CARTPOLE, {}), ("ppo", LANDER, {}), ("sac", PENDULUM, {})],
 ]
 AGENTS_SUMMED = {LISTENER: 2}
 
@@ -54,11 +59,11 @@ def child(algorithm: str, env: str, options: dict, seed: int, core: int) -> dict
     team = "adversary" if prey else "agent"
     who = {"ids": (env,), "teams": {"adversary": hunter, "agent": prey}} if prey else {"ids": (algorithm, env)}
     with tempfile.TemporaryDirectory() as out:
-        how = {"seed": seed, "devices": 1, "evaluations": 40, "eval_episodes": 200, "out": out, "quiet": True}
-        result = shoal.train(*who.pop("ids"), **who, env=options, **how)
+        result = shoal.train(*who.pop("ids"), **who, env=options, **settings(env), seed=seed, out=out, quiet=True)
         lines = [json.loads(line) for line in (result.path / "metrics.jsonl").read_text().splitlines()]
         player = shoal.load(result.path)
-        scores = {how: player.evaluate(EPISODES, how == "greedy", 12345).score()[team] for how in ("greedy", "sampled")}
+        episodes = HOST_EPISODES if env.startswith(HOST) else EPISODES
+        scores = {how: player.evaluate(episodes, how == "greedy", 12345).score()[team] for how in ("greedy", "sampled")}
     factor = AGENTS_SUMMED.get(env, 1)
     curve = [
         (line["env_step"], line["seconds"], factor * line[f"evaluation/{team}/return"])
@@ -75,6 +80,13 @@ def child(algorithm: str, env: str, options: dict, seed: int, core: int) -> dict
     }
 
 
+def settings(env: str) -> dict:
+    """Where a run plays, and how closely it is watched: a game on the host plays its evaluations slowly."""
+    if env.startswith(HOST):
+        return {"workers": 0, "evaluations": 4, "eval_episodes": 16}
+    return {"devices": 1, "evaluations": 40, "eval_episodes": 200}
+
+
 def run(task: tuple, cores: SimpleQueue) -> dict:
     """One run in a fresh process, on whichever core is free."""
     algorithm, env, options, seed = task
@@ -89,7 +101,7 @@ def run(task: tuple, cores: SimpleQueue) -> dict:
     where = ", ".join(f"{level} after {at[1]:.0f} s" for level, at in row["reached"].items() if at and env == SPREAD)
     print(
         f"{algorithm} {env} seed {seed}: greedy {row['greedy']:.2f}, sampled {row['sampled']:.2f} after"
-        f" {row['steps'] / 1e6:.1f}M steps, {row['seconds']:.0f} s; {where}",
+        f" {row['steps'] / 1e6:.2f}M steps, {row['seconds']:.0f} s; {where}",
         flush=True,
     )
     return row
@@ -119,7 +131,7 @@ def table(rows: list[dict]) -> str:
             str(len(mine)),
             f"**{statistics.mean(scores):.2f}** ± {spread:.2f} ({', '.join(f'{s:.2f}' for s in scores)})",
             f"{statistics.mean(r['sampled'] for r in mine):.2f}",
-            f"{mine[0]['steps'] / 1e6:.1f}M",
+            f"{mine[0]['steps'] / 1e6:.{1 if mine[0]['steps'] > 99_999 else 2}f}M",
             f"{statistics.mean(r['seconds'] for r in mine):.0f}",
             *soon,
         ]

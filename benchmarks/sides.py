@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 RESULTS = Path(__file__).parent / "results" / "sides.json"
 SEEDS = 3
 GAMES_SEED = 12345  # of the episodes that are scored
-COUNTED = 30  # episodes of battle in which those left are counted
+COUNTED = 20  # episodes of battle in which those left are counted
 
 
 class Task(NamedTuple):
@@ -48,7 +48,7 @@ TASKS = {
     "battle": Task(
         f"--team red=mfq --team blue=random {BATTLE} --env.map_size 16 --env.max_cycles 100",
         {"red against random": {}},
-        200,
+        100,
         counts=True,
     ),
     "simple_adversary": Task(
@@ -107,16 +107,15 @@ def survivors(player: Any) -> dict[str, list[int]]:
     from magent2.environments import battle_v4
 
     env = battle_v4.parallel_env(**player.config.options)
-    left: dict[str, list[int]] = {team: [] for team in player.teams}
+    left: dict[str, list[int]] = {"red": [], "blue": []}
     for episode in range(COUNTED):
         seen, _ = env.reset(seed=GAMES_SEED + episode)
         player.reset()
-        lost: set[str] = set()
         while env.agents:
-            seen, _, ended, cut, _ = env.step(player.act({agent: seen[agent] for agent in env.agents}))
-            lost |= {agent for agent in ended if ended[agent] and not cut[agent]}
-        for team, spec in player.teams.items():
-            left[team].append(spec.n - len(lost & set(spec.agents)))
+            seen, *_ = env.step(player.act({agent: seen[agent] for agent in env.agents}))
+        world = env.unwrapped
+        for team, handle in zip(left, world.handles, strict=True):
+            left[team].append(world.env.get_num(handle))
     return left
 
 
@@ -132,7 +131,9 @@ def table(rows: list[dict]) -> str:
                 name,
                 label,
                 "; ".join(f"{t} {statistics.mean(s['return'] for s in then[t]):.2f}" for t in teams),
-                "; ".join(f"{t} **{statistics.mean(s['return'] for s in now[t]):.2f}** ({_each(now[t])})" for t in teams),
+                "; ".join(
+                    f"{t} **{statistics.mean(s['return'] for s in now[t]):.2f}** ({_each(now[t])})" for t in teams
+                ),
                 "; ".join(f"{t} {_shares(then[t])} → **{_shares(now[t])}**" for t in teams[:1]),
                 f"{mine[0]['steps'] / 1e3:.0f}k",
                 f"{statistics.mean(row['seconds'] for row in mine):.0f}",

@@ -313,6 +313,34 @@ def test_self_play_ends_with_its_pool(runs: SimpleNamespace):
     assert {"odd/elo", "odd/win_rate", "odd/pool", "odd/pool_elo"} <= set().union(*told)
 
 
+def test_self_play_on_the_host_learns_from_both_seats(tmp_path: Path, capsys: pytest.CaptureFixture):
+    """Tic-tac-toe in turns: the learner beats its untrained self and who plays at random, whichever seat it has."""
+    game = ["pz:pettingzoo.classic.tictactoe_v3", "--self-play=latest", "--env.teams", "each", "--env.swap"]
+    rival = ["--player_2.groups", "2", "--player_2.every", "2", "--player_2.period", "2"]
+    sizes = [
+        "--games",
+        "16",
+        "--window",
+        "20",
+        "--steps",
+        "6000",
+        "--evaluations",
+        "0",
+        "--eval-episodes",
+        "8",
+        "--workers",
+        "0",
+    ]
+    where = ["--out", str(tmp_path), "--name", "run", "--player_1.lr", "1e-2"]
+    assert cli.main(["train", "ppo", *game, *rival, *sizes, *where]) == 0
+    told = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    rated = [line["player_2/rated_games"] for line in told if "player_2/rated_games" in line]
+    assert sum(rated) > 20 and shoal.load(tmp_path / "run").learners["player_2"].taken > 5
+    capsys.readouterr()
+    assert cli.main(["evaluate", str(tmp_path / "run"), "--team", "player_2=random", "--episodes", "64", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["teams"]["player_1"]["win"] > 0.6
+
+
 def test_evaluation_with_a_team_replaced(runs: SimpleNamespace, capsys: pytest.CaptureFixture):
     run = str(runs.first)
     assert cli.main(["evaluate", run, "--team", "odd=random", "--episodes", "40", "--json"]) == 0

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .api import load as load
+    from .api import resume as resume
     from .api import train as train
     from .types import ShoalError as ShoalError
 
 __version__ = "0.1.0"
-_HOMES = {"load": ".api", "train": ".api", "ShoalError": ".types"}
+_HOMES = {"load": ".api", "resume": ".api", "train": ".api", "ShoalError": ".types"}
 
 
 def __getattr__(name: str) -> Any:

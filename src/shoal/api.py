@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 from . import algorithms, envs, presets
@@ -10,10 +11,11 @@ from .config import Config, Settings
 from .devices import setup
 from .player import load
 from .trainer import Result
+from .trainer import resume as go_on
 from .trainer import train as run
 from .types import ShoalError, nearest
 
-__all__ = ["load", "train"]
+__all__ = ["load", "resume", "train"]
 SETTINGS = [option.name for option in dataclasses.fields(Settings)]
 
 
@@ -37,6 +39,12 @@ def train(
     if used and not quiet:
         print(presets.note(used, config.env, "preset=False"), flush=True)
     return run(config, quiet)
+
+
+def resume(run: str | Path, quiet: bool = False) -> Result:
+    """Go on with a run that was interrupted, from its newest checkpoint."""
+    setup()
+    return go_on(Path(run), quiet)
 
 
 def _one(

@@ -1,4 +1,4 @@
-"""The command line: `shoal train`, `evaluate`, `list`, `info`, `check-env`."""
+"""The command line: `shoal train`, `resume`, `evaluate`, `list`, `info`, `check-env`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ INTRO = """\
 Shoal trains teams of agents.
 
   shoal train <algorithm> <env> [options]   train, evaluate, and leave a run folder
+  shoal resume <run>                        go on with a run that was interrupted
   shoal evaluate <run> [options]            play a finished run's policy again
   shoal list                                the algorithms and environments there are
   shoal info <algorithm or env>             what one of them is, and its options
@@ -48,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _dispatch(argv: list[str]) -> int:
     verbs: dict[str, Callable[[list[str]], int]] = {
         "train": _train,
+        "resume": _resume,
         "evaluate": _evaluate,
         "list": _list,
         "info": _info,
@@ -77,6 +79,22 @@ def _train(args: list[str]) -> int:
     if note:
         print(note, flush=True)
     result = train(config)
+    return 128 + result.stopped if result.stopped else 0
+
+
+def _resume(args: list[str]) -> int:
+    from .devices import setup
+
+    if len(args) != 1 or args[0].startswith("-"):
+        if "--help" in args or "-h" in args:
+            print("shoal resume <run>: go on with a run that was interrupted, from its newest checkpoint. Nothing is")
+            print("to be repeated: the run folder says all.")
+            return 0
+        raise ShoalError("say one run and nothing else: shoal resume <run>")
+    setup()
+    from .trainer import resume
+
+    result = resume(Path(args[0]))
     return 128 + result.stopped if result.stopped else 0
 
 

@@ -48,18 +48,22 @@ class Settings:
     """Episodes of each evaluation, on games of their own."""
     greedy: bool = True
     """Evaluate the most likely actions instead of sampled ones."""
+    save_every: int = 0
+    """Environment steps between two checkpoints; 0 is a tenth of the run."""
+    keep: int = 2
+    """Checkpoints to keep, the newest."""
     out: str = "runs"
     """Folder in which the run's own folder is made."""
     name: str = ""
     """Name of that folder; empty makes one of algorithm, environment, seed and time."""
 
     def __post_init__(self) -> None:
-        for size in ("steps", "games", "window", "eval_episodes"):
+        for size in ("steps", "games", "window", "eval_episodes", "keep"):
             if getattr(self, size) < 1:
                 raise ShoalError(f"{size} must be at least 1, not {getattr(self, size)}")
         if self.patience <= 0:
             raise ShoalError(f"patience must be greater than 0, not {self.patience}")
-        for count in ("devices", "evaluations", "seed", "workers", "tolerance"):
+        for count in ("devices", "evaluations", "seed", "workers", "tolerance", "save_every"):
             if (getattr(self, count) or 0) < 0:
                 raise ShoalError(f"{count} must not be negative, not {getattr(self, count)}")
         if self.seed >= 2**32 or self.steps >= 2**32:

@@ -38,6 +38,10 @@ class Stage(Protocol):
         """The next views, `[B]` where an episode broke instead of going on, and how. Step t may use `keys[t,0]`."""
         ...
 
+    def reopen(self, episodes: np.ndarray) -> tuple[dict[str, View], list[Fault]]:
+        """The opening views of the episodes after those `[B]`."""
+        ...
+
     def episodes(self) -> np.ndarray:
         """`[B]` how many each game has opened."""
         ...
@@ -58,6 +62,10 @@ class HostStage:
     def step(self, keys: Array, t: int, actions: dict) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
         faults = self.arena.step(actions)
         return self.arena.views(), self.arena.arrays["broken"], faults
+
+    def reopen(self, episodes: np.ndarray) -> tuple[dict[str, View], list[Fault]]:
+        faults = self.arena.reopen(episodes)
+        return self.arena.views(), faults
 
     def episodes(self) -> np.ndarray:
         return self.arena.arrays["episode"].astype(np.uint32)
@@ -90,7 +98,21 @@ class HostLoop(Loop):
         views, carries, memories, earned, key = jax.tree.map(lambda x: x[None], own)
         game = {"episode": stage.episodes()[None]}
         state = TrainState(game, views, carries, learners, memories, earned, key, jnp.uint32(0))
-        return jax.jit(_as_it_is, out_shardings=self.shardings)(state)  # placed as `_absorb` leaves it
+        return super().restored(state)  # placed as `_absorb` leaves it
+
+    def template(self, seed: int) -> TrainState:
+        """Opens the games, too: they tell what there is to see."""
+        return self.init(seed)
+
+    def restored(self, state: TrainState) -> TrainState:
+        """An environment's inner state is nobody's to save: every game goes on with its next episode."""
+        assert self.played, "the games are not open"
+        views, faults = self.played.reopen(np.asarray(state.game["episode"][0]))
+        self._bear(faults)
+        views = jax.tree.map(lambda x: np.array(x)[None], views)
+        game = {"episode": self.played.episodes()[None]}
+        earned = jax.tree.map(np.zeros_like, state.earned)
+        return super().restored(state._replace(game=game, views=views, earned=earned))
 
     def stage(self, seed: int) -> Stage:
         """Where the games are played."""
@@ -199,10 +221,6 @@ class HostLoop(Loop):
         state, metrics = self.absorb(state._replace(**own), seen, ended, keys, clock)
         own = {name: jax.tree.map(lambda x: x[None], getattr(state, name)) for name in LOCAL}
         return state._replace(**own), metrics
-
-
-def _as_it_is(state: TrainState) -> TrainState:
-    return state
 
 
 def _deal(teams: int, steps: int, key: Array) -> tuple[Array, Array, Array]:

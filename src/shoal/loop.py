@@ -66,6 +66,14 @@ class Loop:
         learners = self.learners(seed)
         return jax.jit(self._open_all, out_shardings=self.shardings)(learners, jax.random.key(seed))
 
+    def template(self, seed: int) -> TrainState:
+        """What a state looks like."""
+        return jax.eval_shape(self._open_all, self.learners(seed), jax.random.key(seed))
+
+    def restored(self, state: TrainState) -> TrainState:
+        """A state that was saved, ready to go on from."""
+        return jax.jit(_as_it_is, out_shardings=self.shardings)(state)
+
     def learners(self, seed: int) -> dict[str, Any]:
         """Every team's, untrained."""
         rng = np.random.default_rng(seed)
@@ -153,6 +161,10 @@ class Loop:
         returns = total(returns | {"episodes": ended.sum(dtype=jnp.float32)})
         state = state._replace(learners=learners, memories=memories, earned=earned, steps=steps)
         return state, metrics | {"steps": steps, "returns": returns}
+
+
+def _as_it_is(state: TrainState) -> TrainState:
+    return state
 
 
 def tally(earned: dict[str, Array], windows: dict[str, Window], ended: Array) -> tuple[dict[str, Array], Results]:

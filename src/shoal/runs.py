@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import platform
 import re
+import shutil
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +23,7 @@ from .config import Config
 from .types import ShoalError
 
 CONFIG, METRICS, EPISODES, SUMMARY = "config.json", "metrics.jsonl", "episodes.csv", "summary.json"
+LOCK = ".lock"  # held by the process that trains
 FAULTS = "faults.jsonl"  # only if an environment on the host broke
 CURVE, POLICY, TENSORBOARD = "curve.png", "policy", "tensorboard"
 WEIGHTS, ABOUT = "weights.safetensors", "policy.json"  # inside the policy folder
@@ -67,6 +73,25 @@ def protocol(config: Config) -> dict[str, Any]:
     }
 
 
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """One process at a time; whoever dies lets go."""
+    with (path / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ShoalError(f"{path} is being trained by another process") from None
+        yield
+
+
+def config_of(path: Path) -> Config:
+    """The config of a run, with the number of devices it really uses."""
+    plain = read_json(path / CONFIG, "a run folder")
+    config = Config.from_json(plain)
+    devices = 0 if config.hosted else plain["protocol"]["devices"]
+    return replace(config, settings=replace(config.settings, devices=devices))
+
+
 def write_json(path: Path, content: Any) -> None:
     """All of it or nothing."""
     temporary = path.with_name(path.name + ".tmp")
@@ -86,12 +111,17 @@ def save_policy(run: Path, config: Config, learners: dict[str, Any], steps: int)
     """Every team's learner and how to rebuild it: arrays and JSON, nothing that runs when it is read."""
     from safetensors.numpy import save_file
 
-    leaves = {name: np.array(leaf, order="C") for name, leaf in _named(learners).items()}
-    temporary = run / f"{POLICY}.tmp"
+    leaves = {name: np.array(leaf, order="C") for name, leaf in named(learners).items()}
+    temporary, before = run / f"{POLICY}.tmp", run / f"{POLICY}.old"
+    for leftover in (temporary, before):
+        shutil.rmtree(leftover, ignore_errors=True)
     temporary.mkdir()
     save_file(leaves, temporary / WEIGHTS)
     write_json(temporary / ABOUT, {"steps": steps, "config": config.to_json()})
+    if (run / POLICY).exists():
+        os.replace(run / POLICY, before)
     os.replace(temporary, run / POLICY)
+    shutil.rmtree(before, ignore_errors=True)
 
 
 def load_policy(run: Path) -> tuple[Config, dict[str, Any], int]:
@@ -110,13 +140,13 @@ def load_policy(run: Path) -> tuple[Config, dict[str, Any], int]:
     except (OSError, SafetensorError) as error:
         raise ShoalError(f"the weights in {run / POLICY} cannot be read: {error}") from None
     shapes = {name: leaf.shape for name, leaf in leaves.items()}
-    if shapes != {name: np.shape(leaf) for name, leaf in _named(fresh).items()}:
+    if shapes != {name: np.shape(leaf) for name, leaf in named(fresh).items()}:
         raise ShoalError(f"the weights in {run / POLICY} do not fit their config: another version of shoal wrote them")
-    learners = jax.tree.unflatten(jax.tree.structure(fresh), [leaves[name] for name in _named(fresh)])
+    learners = jax.tree.unflatten(jax.tree.structure(fresh), [leaves[name] for name in named(fresh)])
     return config, learners, about["steps"]
 
 
-def _named(tree: Any) -> dict[str, Any]:
+def named(tree: Any) -> dict[str, Any]:
     """Leaves by their place in the tree, in the tree's order."""
     paths = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in paths}

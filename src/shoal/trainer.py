@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import signal
 import threading
 import time
@@ -14,13 +15,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import __version__, algorithms, curve, runs
+from . import __version__, algorithms, checkpoint, curve, runs
 from .config import Config
 from .devices import room
 from .display import Display, named
 from .evaluate import Episodes, evaluator
 from .hostloop import HostLoop
-from .log import Log
+from .log import Log, read
 from .loop import Loop
 from .types import Clock, ShoalError, TrainState
 
@@ -75,6 +76,15 @@ def train(config: Config, quiet: bool = False) -> Result:
     return Trainer(config, Display(quiet)).run()
 
 
+def resume(path: Path, quiet: bool = False) -> Result:
+    """Go on with a run that was interrupted."""
+    config = runs.config_of(path)
+    summary = path / runs.SUMMARY
+    if summary.exists() and not runs.read_json(summary, "a run folder")["stopped"]:
+        raise ShoalError(f"{path} is finished: there is nothing to resume")
+    return Trainer(config, Display(quiet)).resume(path)
+
+
 class Trainer:
     """One run under way."""
 
@@ -90,6 +100,7 @@ class Trainer:
         self.training: list[tuple[int, dict[str, float]]] = []
 
     def run(self) -> Result:
+        """From the beginning."""
         path = runs.plan(self.config)
         self._introduce(path)
         with self.stop, contextlib.closing(self.loop), contextlib.closing(self.evaluator):
@@ -97,13 +108,40 @@ class Trainer:
             if self.stop.signal:
                 raise KeyboardInterrupt  # nothing was trained, nothing is written
             runs.create(path, self.config)
-            with Log(path) as log:
+            with runs.held(path), Log(path) as log:
                 self._note_evaluation(log, before)
-                learners = self._learners(self._train(state, program, log))
-                runs.save_policy(path, self.config, learners, self.steps)
-                if self.loop.failure:
-                    raise self.loop.failure
-                return self._finish(path, log, learners)
+                return self._go(path, state, program, log)
+
+    def resume(self, path: Path) -> Result:
+        """From the newest checkpoint that is whole."""
+        with self.stop, runs.held(path), contextlib.closing(self.loop), contextlib.closing(self.evaluator):
+            state, about, wrong = checkpoint.newest(path, self.loop.template(self.config.settings.seed))
+            for sentence in wrong:
+                self.display.say(f"{sentence}; using the one before")
+            self.steps, self.seconds = about["steps"], about["seconds"]
+            self.due = [step for step in self.due if step > self.steps]
+            self.display.say(f"resuming {path} at {self.steps:,} of {self.config.settings.steps:,} steps")
+            if self.config.hosted:
+                self.display.say("its games begin new episodes, as an environment on the host cannot be saved")
+            with self.display.waiting("compiling the training program"):
+                state = self.loop.restored(state)
+                program = self.loop.compile(state, self._iterations(self._learners(state)))
+            with Log(path, about["logs"], self.steps) as log:
+                self.points, self.training = read(path, self.config.game.teams)
+                return self._go(path, state, program, log)
+
+    def _go(self, path: Path, state: TrainState, program: Any, log: Log) -> Result:
+        """Train on to the end, save, evaluate."""
+        with contextlib.closing(checkpoint.Keeper(path, self.config.settings.keep)) as keeper:
+            if not any(checkpoint.places(path)):
+                self._save(keeper, state, log)  # from here on nothing is lost
+            state = self._train(state, program, log, keeper)
+            self._save(keeper, state, log)
+        learners = self._learners(state)
+        runs.save_policy(path, self.config, learners, self.steps)
+        if self.loop.failure:
+            raise self.loop.failure
+        return self._finish(path, log, learners)
 
     def _loop(self) -> Loop:
         c, s = self.config, self.config.settings
@@ -129,6 +167,21 @@ class Trainer:
                 f" {facts['reward']}, each step enters {facts['updates_per_step']:g} gradient update(s){keeps}"
             )
         _refuse_more_than(sum(sizes.values()), room(c.devices))
+        nets = sum(np.size(leaf) * 4 for leaf in jax.tree.leaves(self.loop.learners(0)))
+        self._reckon(path, sum(sizes.values()) + nets)
+
+    def _reckon(self, path: Path, size: float) -> None:
+        """What the checkpoints will take, and whether there is that much."""
+        keep = self.config.settings.keep
+        there = next(parent for parent in path.absolute().parents if parent.exists())
+        if size > 1e6:
+            self.display.say(f"checkpoints of about {readable(size)}, {keep} kept")
+        free = shutil.disk_usage(there).free
+        if size * (keep + 1) > free:
+            raise ShoalError(
+                f"{keep} checkpoints and one being written need {readable(size * (keep + 1))} of disk, but {there} has"
+                f" {readable(free)}: lower capacity or keep, or choose another out"
+            )
 
     def _prepare(self) -> tuple[TrainState, Any, Episodes]:
         """The opening state, the compiled program and the scores before any training."""
@@ -158,8 +211,12 @@ class Trainer:
         calls = min(max(calls, LOG_POINTS, s.evaluations + 1), needed)
         return -(-needed // calls)
 
-    def _train(self, state: TrainState, program: Any, log: Log) -> TrainState:
+    def _save(self, keeper: checkpoint.Keeper, state: TrainState, log: Log) -> None:
+        keeper.save(state, {"steps": self.steps, "seconds": self.seconds, "logs": log.marks()})
+
+    def _train(self, state: TrainState, program: Any, log: Log, keeper: checkpoint.Keeper) -> TrainState:
         s = self.config.settings
+        every = s.save_every or max(s.steps // 10, 1)
         with self.display.training(s.steps):
             while self.steps < s.steps and not self.stop.signal:
                 start = time.monotonic()
@@ -173,10 +230,12 @@ class Trainer:
                 if self.due and self.due[0] <= self.steps < s.steps:
                     self.due = [step for step in self.due if step > self.steps]
                     self._note_evaluation(log, self._evaluate(self._learners(state)))
+                if self.steps // every > (self.steps - self.fresh) // every and self.steps < s.steps:
+                    self._save(keeper, state, log)
         return state
 
     def _note_metrics(self, log: Log, metrics: dict, spent: float) -> None:
-        fresh = int(metrics["steps"][-1]) - self.steps
+        self.fresh = fresh = int(metrics["steps"][-1]) - self.steps
         self.steps, self.seconds = self.steps + fresh, self.seconds + spent
         values = {
             f"{team}/{name}": value for team in self.config.algorithms for name, value in _means(metrics[team]).items()

@@ -50,8 +50,8 @@ class Arena:
             crew.go()
         return [fault for crew in self.crews for fault in crew.wait()]
 
-    def reopen(self, episode: int = 0) -> list[Fault]:
-        """Open every game anew with its episode of that number."""
+    def reopen(self, episode: int | np.ndarray = 0) -> list[Fault]:
+        """Open every game anew with the episode after that."""
         self.arrays["over"][:] = True
         self.arrays["episode"][:] = episode
         return self.step()
