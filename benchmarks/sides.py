@@ -4,11 +4,11 @@
     python benchmarks/sides.py connect_four   # one task
     python benchmarks/sides.py --again battle
 
-A run is the task's `shoal train` command with `--seed <seed> --devices 1 --workers 0`, in a process of its own. Before its
-first step and after its last, whole greedy episodes are played on games of their own, with the teams named replaced. Who
-earned more in an episode has won it: the mean return of a side's agents. In battle, also the agents of each side that are
-left at the end of an episode are counted. Seconds are of training alone, after compilation. Runs already in
-`benchmarks/results/sides.json` are not repeated unless `--again` is given.
+A run is the task's `shoal train` command with `--seed <seed> --devices 1 --workers 0`, in a process of its own. Before
+its first step and after its last, whole greedy episodes are played on games of their own, with the teams named
+replaced. Who earned more in an episode has won it: the mean return of a side's agents. In battle, the agents of each
+side that are left at the end of an episode are counted too. Seconds are of training alone, after compilation. Runs
+already in `benchmarks/results/sides.json` are not repeated unless `--again` is given.
 """
 
 from __future__ import annotations

@@ -58,6 +58,8 @@ def test_the_folder_holds_everything(done: trainer.Result):
         "curve.png",
         "policy",
         "tensorboard",
+        "checkpoints",
+        ".lock",
     }
     assert {file.name for file in (done.path / "policy").iterdir()} == {"weights.safetensors", "policy.json"}
     assert any((done.path / "tensorboard").iterdir())

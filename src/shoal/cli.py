@@ -36,7 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _dispatch(argv)
     except ShoalError as error:
-        print(error.detail + f"shoal: {' '.join(str(error).split())}", file=sys.stderr)
+        detail = f"{error.detail.rstrip()}\n" if error.detail else ""
+        print(f"{detail}shoal: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("shoal: stopped", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,8 +15,8 @@ from .algorithms.base import Algorithm
 from .collect import Play, decide, play_step
 from .envs.arena import Arena
 from .envs.base import Env
-from .envs.host import TRIES, Hosted
-from .types import Clock, ShoalError
+from .envs.host import TRIES, Fault, Hosted, TooManyFaults
+from .types import Clock
 
 AT_ONCE = 1024  # games played side by side
 HOSTED_AT_ONCE = 16  # the same on the host
@@ -30,6 +31,14 @@ class Episodes(NamedTuple):
     def score(self) -> dict[str, float]:
         """Mean return of one agent, by team."""
         return {team: float(rows.mean()) for team, rows in self.returns.items()}
+
+
+class Halted(KeyboardInterrupt):
+    """An evaluation was given up, as it was asked to."""
+
+
+def never() -> bool:
+    return False
 
 
 class Tally(NamedTuple):
@@ -48,10 +57,11 @@ class Evaluator:
     def __init__(self, env: Env, algorithms: dict[str, Algorithm], episodes: int, greedy: bool):
         self.env, self.algorithms, self.episodes, self.greedy = env, algorithms, episodes, greedy
         self.games = min(episodes, AT_ONCE)
+        self.faults: list[Fault] = []  # there never are any
         self._run = jax.jit(self._play)
 
-    def __call__(self, learners: dict, seed: int, clock: Clock) -> Episodes:
-        """`seed` alone decides the games: equal seeds face equal games."""
+    def __call__(self, learners: dict, seed: int, clock: Clock, halted: Callable[[], bool] = never) -> Episodes:
+        """`seed` alone decides the games: equal seeds face equal games. It is too short to be halted."""
         rounds = -(-self.episodes // self.games)
         keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), 0xE7A1), rounds)
         played = [jax.device_get(self._run(learners, key, clock)) for key in keys]
@@ -92,17 +102,18 @@ class HostEvaluator:
         self.games = min(episodes, HOSTED_AT_ONCE)
         self.workers, self.patience = workers, patience
         self.arenas: dict[int, Arena] = {}  # the one in use, by its seed
+        self.faults: list[Fault] = []  # in all evaluations
         self._decide = jax.jit(partial(_decide, algorithms, greedy))
 
-    def __call__(self, learners: dict, seed: int, clock: Clock) -> Episodes:
-        """`seed` alone decides the games, as far as the environment honours seeds."""
+    def __call__(self, learners: dict, seed: int, clock: Clock, halted: Callable[[], bool] = never) -> Episodes:
+        """`seed` alone decides the games, as far as the environment honours seeds; `halted` is asked at every step."""
         key = jax.random.fold_in(jax.random.key(seed), 0xE7A1)
         rounds = -(-self.episodes // self.games)
         if seed not in self.arenas:
             self.close()
             self.arenas[seed] = Arena(self.env.stateless, self.games, seed ^ 0xE7A1, self.workers, self.patience)
         arena = self.arenas[seed]
-        rows = [self._round(arena, learners, jax.random.fold_in(key, k), clock, k) for k in range(rounds)]
+        rows = [self._round(arena, learners, jax.random.fold_in(key, k), clock, k, halted) for k in range(rounds)]
         returns, length = jax.tree.map(lambda *parts: np.concatenate(parts)[: self.episodes], *rows)
         return Episodes(returns, length)
 
@@ -111,18 +122,24 @@ class HostEvaluator:
         while self.arenas:
             self.arenas.popitem()[1].close()
 
-    def _round(self, arena: Arena, learners: dict, key: Array, clock: Clock, number: int) -> tuple[dict, np.ndarray]:
+    def _round(
+        self, arena: Arena, learners: dict, key: Array, clock: Clock, number: int, halted: Callable[[], bool]
+    ) -> tuple[dict, np.ndarray]:
         """One whole episode of every game; an episode that breaks is played again, with another seed."""
-        faults = arena.reopen(number * TRIES)
+        before = len(self.faults)
+        self.faults += arena.reopen(number * TRIES)
         carries = {team: algorithm.carry(learners[team], self.games) for team, algorithm in self.algorithms.items()}
         returns = {team: np.zeros((self.games, spec.n)) for team, spec in self.env.teams.items()}
         length, over, step = np.zeros(self.games, int), np.zeros(self.games, bool), 0
         while not over.all():
             views = jax.tree.map(np.array, arena.views())
             actions, carries = self._decide(learners, clock, views, carries, jax.random.fold_in(key, step))
-            faults += arena.step(jax.device_get(actions))
-            if len(faults) > TRIES * self.games:
-                raise ShoalError(f"the environment broke {len(faults)} times in an evaluation: {faults[-1]}")
+            self.faults += arena.step(jax.device_get(actions))
+            broke = len(self.faults) - before
+            if broke > TRIES * self.games:
+                raise TooManyFaults(f"the environment broke {broke} times in an evaluation, the last", self.faults[-1])
+            if halted():
+                raise Halted
             step += 1
             anew = arena.arrays["broken"] & ~over
             length[anew] = 0

@@ -15,16 +15,10 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from .collect import decide, windows
 from .envs.arena import Arena
-from .envs.host import Fault
+from .envs.host import Fault, TooManyFaults
 from .loop import LOCAL, Loop
 from .parallel import AXIS
 from .types import Clock, ShoalError, TrainState, View
-
-
-class TooManyFaults(ShoalError):
-    """The environment broke more often than the run may bear."""
-
-    exit_code = 1
 
 
 class Stage(Protocol):
@@ -180,13 +174,8 @@ class HostLoop(Loop):
     def _bear(self, faults: list[Fault]) -> None:
         self.faults.extend(faults)
         if len(self.faults) > self.tolerance:
-            last = self.faults[-1]
-            error = TooManyFaults(
-                f"the environment broke {len(self.faults)} times, more than this run's tolerance of {self.tolerance};"
-                f" the last time in {last.where}"
-            )
-            error.detail = last.report
-            raise error
+            count = f"the environment broke {len(self.faults)} times, more than this run's tolerance of {self.tolerance}"
+            raise TooManyFaults(f"{count}; the last time", self.faults[-1])
 
     @cached_property
     def _deal(self) -> Any:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,8 @@ from . import __version__, algorithms, checkpoint, curve, runs
 from .config import Config
 from .devices import room
 from .display import Display, named
-from .evaluate import Episodes, evaluator
+from .envs.host import Fault
+from .evaluate import Episodes, Halted, evaluator, never
 from .hostloop import HostLoop
 from .log import Log, read
 from .loop import Loop
@@ -95,7 +97,7 @@ class Trainer:
         self.loop = self._loop()
         self.evaluator = self._evaluator(config.algorithms, s.greedy)
         self.due = [s.steps * k / (s.evaluations + 1) for k in range(1, s.evaluations + 1)]
-        self.steps, self.seconds, self.told = 0, 0.0, 0
+        self.steps, self.seconds, self.told = 0, 0.0, {"": 0, "evaluation": 0}
         self.points: list[curve.Point] = []
         self.training: list[tuple[int, dict[str, float]]] = []
 
@@ -148,7 +150,10 @@ class Trainer:
         parts = (c.game, c.algorithms, s.games, s.window, s.steps, c.devices)
         if not c.hosted:
             return Loop(*parts)
-        return HostLoop(*parts, c.workers, s.patience, s.tolerance, lambda: bool(self.stop.signal))
+        return HostLoop(*parts, c.workers, s.patience, s.tolerance, self._halted)
+
+    def _halted(self) -> bool:
+        return bool(self.stop.signal)
 
     def _evaluator(self, players: dict, greedy: bool) -> Any:
         c, s = self.config, self.config.settings
@@ -185,12 +190,12 @@ class Trainer:
 
     def _prepare(self) -> tuple[TrainState, Any, Episodes]:
         """The opening state, the compiled program and the scores before any training."""
-        with self.display.waiting("compiling the training program"), ThreadPoolExecutor(2) as pool:
+        with self.display.waiting("compiling the training program"), ThreadPoolExecutor(1) as pool:
             state = self.loop.init(self.config.settings.seed)
             learners = self._learners(state)
             compiled = pool.submit(self.loop.compile, state, self._iterations(learners))
-            before = pool.submit(self._evaluate, learners)
-            return state, compiled.result(), before.result()
+            before = self._evaluate(learners, self._halted)  # here, as worker processes end with their thread
+            return state, compiled.result(), before
 
     def _iterations(self, learners: dict) -> int:
         """Iterations per call: about a second's work, and enough calls to log and to stop at."""
@@ -218,21 +223,29 @@ class Trainer:
         s = self.config.settings
         every = s.save_every or max(s.steps // 10, 1)
         with self.display.training(s.steps):
-            while self.steps < s.steps and not self.stop.signal:
+            while self.steps < s.steps and not self.stop.signal and not self.loop.failure:
                 start = time.monotonic()
                 state, metrics = program(state)
                 metrics = jax.device_get(metrics)
                 spent = time.monotonic() - start
-                if self.loop.failure:
-                    self._note_faults(log)
-                    break
-                self._note_metrics(log, metrics, spent)
-                if self.due and self.due[0] <= self.steps < s.steps:
+                if metrics:  # none, if the first of its iterations failed
+                    self._note_metrics(log, metrics, spent)
+                self._note_faults(log)
+                if self.due and self.due[0] <= self.steps < s.steps and not self.loop.failure:
                     self.due = [step for step in self.due if step > self.steps]
-                    self._note_evaluation(log, self._evaluate(self._learners(state)))
+                    self._look(log, state)
                 if self.steps // every > (self.steps - self.fresh) // every and self.steps < s.steps:
                     self._save(keeper, state, log)
         return state
+
+    def _look(self, log: Log, state: TrainState) -> None:
+        """An evaluation meanwhile: given up if the run is to end; one that cannot be played ends the run."""
+        try:
+            self._note_evaluation(log, self._evaluate(self._learners(state), self._halted))
+        except Halted:
+            pass
+        except ShoalError as error:
+            self.loop.failure = error
 
     def _note_metrics(self, log: Log, metrics: dict, spent: float) -> None:
         self.fresh = fresh = int(metrics["steps"][-1]) - self.steps
@@ -259,22 +272,30 @@ class Trainer:
     def _note_faults(self, log: Log) -> dict[str, float]:
         """What broke on the host since the last time, and how often anything has."""
         faults = self.loop.faults
-        for fault in faults[self.told :]:
-            log.fault(fault)
-        if len(faults) > self.told:
-            more = f" (and {len(faults) - self.told - 1} more)" if len(faults) - self.told > 1 else ""
-            self.display.say(f"an episode broke and was dropped{more}: {faults[-1]}")
-        self.told = len(faults)
+        self._tell(log, "", faults)
+        self._tell(log, "evaluation", self.evaluator.faults)
         return {"faults": float(len(faults)), "dropped": float(len(self.loop.dropped))} if faults else {}
+
+    def _tell(self, log: Log, where: str, faults: list[Fault]) -> None:
+        """Show the newest of those that were not told yet, and write all of them down."""
+        fresh = faults[self.told[where] :]
+        self.told[where] = len(faults)
+        for fault in fresh:
+            log.fault(fault)
+        if fresh:
+            more = f" (and {len(fresh) - 1} more)" if len(fresh) > 1 else ""
+            what = "an episode of the evaluation broke and was played again" if where else "an episode broke and was dropped"
+            self.display.say(f"{what}{more}: {fresh[-1]}")
 
     def _learners(self, state: TrainState) -> dict:
         """On the host: evaluation and the saved policy start from the same arrays."""
         return jax.device_get(state.learners)
 
-    def _evaluate(self, learners: dict) -> Episodes:
-        return self.evaluator(learners, self.config.settings.seed, clock(self.config, self.steps))
+    def _evaluate(self, learners: dict, halted: Callable[[], bool] = never) -> Episodes:
+        return self.evaluator(learners, self.config.settings.seed, clock(self.config, self.steps), halted)
 
     def _note_evaluation(self, log: Log, played: Episodes) -> None:
+        self._note_faults(log)
         self.points.append(curve.Point(self.steps, self.seconds, played))
         log.evaluation(self.steps, self.config.game.teams, played)
         values = {"evaluation/length": float(played.length.mean())}

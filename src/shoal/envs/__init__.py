@@ -7,6 +7,7 @@ program; everything else (`pz:…`, `gym:…`, `my_package.my_module:make_env`) 
 from __future__ import annotations
 
 import dataclasses
+import json
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,16 @@ def make(env_id: str, **options: Any) -> Any:
         raise ShoalError(f"There is no game '{env_id}'{hint}; `shoal list` shows them all.")
     from .foreign import FOREIGN
 
-    return FOREIGN[prefix](rest, options) if prefix in FOREIGN else Hosted(env_id, options)
+    return FOREIGN[prefix](rest, options) if prefix in FOREIGN else Hosted(env_id, _plain(env_id, options))
+
+
+def _plain(env_id: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options as the run's config and its worker processes read them."""
+    try:
+        return json.loads(json.dumps(options))
+    except (TypeError, ValueError):
+        kinds = "numbers, text, true or false, or lists of them"
+        raise ShoalError(f"The options of {env_id} are saved with the run and must be {kinds}: {options}.") from None
 
 
 def _native(game: Any, env_id: str, options: dict[str, Any]) -> Any:

@@ -22,9 +22,11 @@ from typing import IO, Any
 import numpy as np
 
 from ..types import ShoalError, View
-from .host import TRIES, Fault, Hosted, Table, seed_of, shared
+from .host import TRIES, Fault, Hosted, Table, TooManyFaults, seed_of, shared
 
 STARTING = 120.0  # seconds a worker may take to be ready
+CLOSING = 2.0  # and to end when it is asked to
+CHATTER = 2**20  # bytes that are kept of what a worker complains
 
 
 class Arena:
@@ -35,12 +37,15 @@ class Arena:
         fast = "/dev/shm" if os.path.isdir("/dev/shm") else None
         self.memory: IO[bytes] = tempfile.TemporaryFile(dir=fast)  # noqa: SIM115 open until we are closed
         self.arrays = shared(self.memory, env.teams, games)  # see `host.layout`
-        if workers:
-            bounds = np.linspace(0, games, min(workers, games) + 1).astype(int).tolist()
-            parts = [range(low, high) for low, high in pairwise(bounds)]
-            self.crews: list[Any] = [Worker(self, part, seed, patience) for part in parts]
-        else:
-            self.crews = [Here(Table(env, self.arrays, range(games), seed))]
+        self.crews: list[Any] = [] if workers else [Here(Table(env, self.arrays, range(games), seed))]
+        bounds = np.linspace(0, games, min(workers, games) + 1).astype(int).tolist()
+        try:
+            for low, high in pairwise(bounds):
+                self.crews.append(Worker(self, range(low, high), seed, patience))
+                self.crews[-1].start()
+        except BaseException:  # also Ctrl-C: nobody else knows of those that have started
+            self.close()
+            raise
 
     def step(self, actions: dict[str, np.ndarray] | None = None) -> list[Fault]:
         """Advance every game, or open it; what broke meanwhile."""
@@ -97,17 +102,22 @@ class Here:
 
 
 class Worker:
-    """A crew in a process of its own. One that dies or hangs is started anew, and the episodes it played are lost."""
+    """A crew in a process of its own. One that dies or hangs is started anew, and the episodes it played are lost.
+
+    On Linux it ends with the thread that started it, not only with the process: start it in one that stays.
+    """
 
     def __init__(self, arena: Arena, part: range, seed: int, patience: float):
         self.arena, self.part, self.seed, self.patience = arena, part, seed, patience
         self.under_way = np.zeros(len(part), bool)  # episodes that would be lost
-        self.start()
+        self.process: subprocess.Popen | None = None  # once it has started
+        self.pipes: list[int] = []  # our ends: orders, answers
 
     def start(self) -> None:
         """Start the process; it says when it is ready."""
-        orders, answers = os.pipe(), os.pipe()
         memory = self.arena.memory.fileno()
+        (orders, self.orders), (self.answers, answers) = os.pipe(), os.pipe()
+        self.pipes, self.heard, self.ready = [self.orders, self.answers], b"", False
         about = {
             "env": self.arena.env.name,
             "options": self.arena.env.options,
@@ -115,23 +125,24 @@ class Worker:
             "part": [self.part.start, self.part.stop],
             "seed": self.seed,
             "memory": memory,
-            "orders": orders[0],
-            "answers": answers[1],
+            "orders": orders,
+            "answers": answers,
             "parent": os.getpid(),
         }
-        self.complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 open until it ends
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "shoal.envs.worker", json.dumps(about)],
-            pass_fds=(memory, orders[0], answers[1]),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # what environments print when they are imported is of no use to anyone
-            stderr=self.complaints,
-            start_new_session=True,  # Ctrl-C is for us, who then close the pipe
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
-        )
-        os.close(orders[0])
-        os.close(answers[1])
-        self.orders, self.answers, self.heard, self.ready = orders[1], answers[0], b"", False
+        self.complaints: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115 open until it ends
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "shoal.envs.worker", json.dumps(about)],  # -P: no import from this folder
+                pass_fds=(memory, orders, answers),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # what environments print when they are imported is of no use to anyone
+                stderr=self.complaints,
+                start_new_session=True,  # Ctrl-C is for us, who then close the pipe
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+            )
+        finally:
+            os.close(orders)
+            os.close(answers)
 
     def go(self) -> None:
         """Tell it to step."""
@@ -149,13 +160,13 @@ class Worker:
                     self.arena.arrays["broken"][self.part.start : self.part.stop] |= self.under_way
                 return faults + answer
             faults.append(self._lost(answer))
-            self._end(signal.SIGKILL)
+            self._end(0.0)
             self.start()
             self._order()
-        raise ShoalError(f"a worker process was lost {TRIES} times in a row: {faults[-1]}")
+        raise TooManyFaults(f"a worker process was lost {TRIES} times in a row, the last time", faults[-1])
 
     def close(self) -> None:
-        self._end(None)
+        self._end(CLOSING)
 
     def _order(self) -> None:
         with contextlib.suppress(BrokenPipeError):  # it is dead, as its answer will say
@@ -170,28 +181,47 @@ class Worker:
             self.ready = True
             self._understood(line)
         line = self._line(self.patience)
+        if os.fstat(self.complaints.fileno()).st_size > CHATTER:
+            self.complaints.truncate(0)
         return line if isinstance(line, str) else self._understood(line)
 
     def _understood(self, line: bytes) -> list[Fault]:
         said = json.loads(line)
         if isinstance(said, dict):
-            raise ShoalError(said["error"])
+            error = ShoalError(said["error"])
+            error.detail, error.exit_code = said["detail"], said["exit_code"]
+            raise error
         return [Fault(*fault) for fault in said]
 
     def _line(self, patience: float) -> bytes | str:
-        """The next line it writes, or why there is none."""
-        end = time.monotonic() + patience
+        """The next line it writes, or why there is none: it may be silent for so long with each of its games."""
+        pulse, end = self._pulse(), time.monotonic() + patience
         while b"\n" not in self.heard:
-            left = end - time.monotonic()
-            if left <= 0 or not select.select([self.answers], [], [], left)[0]:
+            left = max(end - time.monotonic(), 0.0)
+            if select.select([self.answers], [], [], min(left, 1e6))[0]:
+                more = os.read(self.answers, 65536)
+                if not more:
+                    return self._epitaph()
+                self.heard += more
+            elif pulse == self._pulse():
                 return f"it did not answer for {patience:g} seconds"
-            more = os.read(self.answers, 65536)
-            if not more:
-                code = self.process.wait()
-                return f"its process ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
-            self.heard += more
+            else:
+                pulse, end = self._pulse(), time.monotonic() + patience
         line, _, self.heard = self.heard.partition(b"\n")
         return line
+
+    def _pulse(self) -> list[bytes]:
+        """Changes as it goes from game to game."""
+        part = slice(self.part.start, self.part.stop)
+        return [self.arena.arrays[name][part].tobytes() for name in ("busy", "episode", "taken")]
+
+    def _epitaph(self) -> str:
+        assert self.process, "it was never started"
+        try:
+            code = self.process.wait(CLOSING)
+        except subprocess.TimeoutExpired:
+            return "its process closed the pipe that answers come through"
+        return f"its process ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
 
     def _lost(self, why: str) -> Fault:
         """The game that was being stepped, and all that its process said."""
@@ -204,17 +234,15 @@ class Worker:
         episode, step = int(arrays["episode"][game]), int(arrays["taken"][game])
         return Fault(self.arena.env.name, game, episode, seed_of(self.seed, game, episode), step, f"{why}\n{said}")
 
-    def _end(self, force: signal.Signals | None) -> None:
-        """Ask it to end by closing the pipe, and make it end if it does not."""
-        os.close(self.orders)
-        if force is None:
-            try:
-                self.process.wait(2.0)
-            except subprocess.TimeoutExpired:
-                force = signal.SIGKILL
-        if force is not None:
+    def _end(self, grace: float) -> None:
+        """Ask it to end by closing the pipes, and make it end if it does not, with all that it started."""
+        while self.pipes:
+            os.close(self.pipes.pop())
+        if self.process:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(grace)
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, force)
-        self.process.wait()
-        os.close(self.answers)
-        self.complaints.close()
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+            self.complaints.close()

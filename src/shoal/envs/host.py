@@ -111,6 +111,16 @@ class Fault(NamedTuple):
         return f"{self.where}: {self.report}"
 
 
+class TooManyFaults(ShoalError):
+    """An environment broke more often than can be borne."""
+
+    exit_code = 1
+
+    def __init__(self, sentence: str, last: Fault):
+        super().__init__(f"{sentence} in {last.where}")
+        self.detail = last.report
+
+
 def layout(teams: dict[str, Spec], games: int) -> dict[str, tuple[tuple[int, ...], type]]:
     """Shape and type of every array matches are written to: `<team>/<field>`, or a field of the match itself."""
     arrays: dict[str, tuple[tuple[int, ...], type]] = {
@@ -184,13 +194,14 @@ class Table:
             try:
                 self._write(game, self._open(game) if fresh else self._advance(game), fresh)
                 return
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 fault = self._fault(game, error)
             yield fault
             self._drop(game)
             self.arrays["broken"][game] |= not fresh
             fresh = True
-        raise ShoalError(f"a match broke {TRIES} times in a row and cannot be opened again: {fault}")
+        assert fault
+        raise TooManyFaults(f"a match broke {TRIES} times in a row and cannot be opened again, the last time", fault)
 
     def _open(self, game: int) -> Moment:
         self.arrays["episode"][game] += 1
@@ -207,12 +218,12 @@ class Table:
         return seed_of(self.seed, game, int(self.arrays["episode"][game]))
 
     def _drop(self, game: int) -> None:
-        with contextlib.suppress(Exception):  # it may be broken: what closing it says does not matter
+        with contextlib.suppress(Exception, SystemExit):  # it may be broken: what closing it says does not matter
             match = self.matches.pop(game, None)
             if match is not None:
                 match.close()
 
-    def _fault(self, game: int, error: Exception) -> Fault:
+    def _fault(self, game: int, error: BaseException) -> Fault:
         lines = [str(error)] if isinstance(error, Broken) else traceback.format_exception(error, limit=-8)
         about = (int(self.arrays["episode"][game]), self._seed(game), int(self.arrays["taken"][game]))
         return Fault(self.env.name, game, *about, "".join(lines))
@@ -233,8 +244,9 @@ class Table:
         if value.shape != place.shape[1:]:
             whose = f" the {len(agents)} agents" if agents else ""
             raise Broken(f"{what}{whose} has shape {value.shape}, where {place.shape[1:]} was promised")
-        if value.dtype.kind == "f" and not np.isfinite(value).all():
-            row = int((~np.isfinite(value)).reshape(max(len(agents), 1), -1).any(-1).argmax())
+        place[game] = value
+        kept = place[game]  # a number too large for it is infinite there
+        if kept.dtype.kind == "f" and not np.isfinite(kept).all():
+            row = int((~np.isfinite(kept)).reshape(max(len(agents), 1), -1).any(-1).argmax())
             numbers = (value[row] if agents else value).tolist()
             raise Broken(f"{what}{f' {agents[row]}' if agents else ''} is not finite: {numbers}"[:500])
-        place[game] = value

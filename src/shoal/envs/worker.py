@@ -28,7 +28,7 @@ def main(about: dict[str, Any]) -> None:
             _say(answers, table.step())
         table.close()
     except ShoalError as error:
-        _say(answers, {"error": str(error)})
+        _say(answers, {"error": str(error), "detail": error.detail, "exit_code": error.exit_code})
 
 
 def _say(answers: Any, what: Any) -> None:
@@ -38,7 +38,7 @@ def _say(answers: Any, what: Any) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Even while an environment hangs: Linux kills us when the parent is gone."""
+    """Even while an environment hangs: Linux kills us when the parent's thread that started us is gone."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     if os.getppid() != parent:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
+import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -54,6 +55,12 @@ def open_match(name: str, options: dict[str, Any], render: bool = False) -> Matc
         return how.arrange(match)
     except Broken as error:
         raise ShoalError(f"{name} does not keep the contract of environments: {error}.") from error
+    except ShoalError:
+        raise
+    except (Exception, SystemExit) as error:
+        fallen = ShoalError(f"{name} cannot be opened: {type(error).__name__}: {_sentence(error)}")
+        fallen.detail = "".join(traceback.format_exception(error, limit=-8))
+        raise fallen from error
 
 
 def as_parallel_env(match: Match) -> Outward:
@@ -125,8 +132,8 @@ def _pettingzoo(rest: str, options: dict[str, Any], render: bool, how: How) -> M
     module = _load(rest)
     factory = getattr(module, "parallel_env", None) or getattr(module, "env", None)
     if factory is None:
-        hint = _neighbours(rest + ".")
-        raise ShoalError(f"{rest} has neither parallel_env nor env, as PettingZoo's environments do{hint}.")
+        hint = _neighbours(rest + ".") or "."
+        raise ShoalError(f"{rest} has neither parallel_env nor env, as PettingZoo's environments do{hint}")
     return adapt(_made(f"pz:{rest}", factory, options, render), how)
 
 
@@ -157,7 +164,7 @@ def _own(name: str, options: dict[str, Any], render: bool, how: How) -> Match:
     module = _load(path)
     if not callable(getattr(module, function, None)):
         callables = [word for word, value in vars(module).items() if callable(value)]
-        raise ShoalError(f"{path} has no function '{function}'{nearest(function, callables)}.")
+        raise ShoalError(f"{path} has no function '{function}'{nearest(function, callables) or '.'}")
     return adapt(_made(name, getattr(module, function), options, render), how)
 
 
@@ -215,7 +222,7 @@ def _made(name: str, factory: Callable[..., Any], options: dict[str, Any], rende
         raise ShoalError(f"{name} does not take the options {told}: {_sentence(error)}") from error
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: BaseException) -> str:
     """What an error says, on one line that ends."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if text.endswith((".", "!", "?")) else f"{text}."

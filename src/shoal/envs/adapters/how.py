@@ -31,7 +31,7 @@ class How:
             raise ShoalError(f"teams must be a text like red:red_0,red_1;blue:blue_*, not {self.teams!r}.")
         if not isinstance(self.limit, int) or isinstance(self.limit, bool) or self.limit < 0:
             raise ShoalError(f"limit must be a whole number of at least 0, not {self.limit!r}.")
-        for option in ("state", "swap"):
+        for option in ("state", "strict", "swap"):
             if not isinstance(getattr(self, option), bool):
                 raise ShoalError(f"{option} must be True or False, not {getattr(self, option)!r}.")
 
