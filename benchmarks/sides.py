@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 RESULTS = Path(__file__).parent / "results" / "sides.json"
 SEEDS = 3
 GAMES_SEED = 12345  # of the episodes that are scored
-COUNTED = 20  # episodes of battle in which those left are counted
+COUNTED = 10  # episodes of battle in which those left are counted
 
 
 class Task(NamedTuple):
@@ -113,7 +113,7 @@ def survivors(player: Any) -> dict[str, list[int]]:
         player.reset()
         while env.agents:
             seen, *_ = env.step(player.act({agent: seen[agent] for agent in env.agents}))
-        world = env.unwrapped
+        world: Any = env.unwrapped
         for team, handle in zip(left, world.handles, strict=True):
             left[team].append(world.env.get_num(handle))
     return left

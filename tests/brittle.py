@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,16 +24,25 @@ def fate(seed: int, shares: dict[str, float]) -> tuple[str, int]:
 
 
 class Brittle:
-    """Every step earns 1; an episode lasts `LENGTH` steps unless it breaks."""
+    """Every step earns 1; an episode lasts `LENGTH` steps unless it breaks.
 
-    def __init__(self, **shares: float):
-        self.shares = shares
+    It takes `slow` seconds to open, and with `once` no more is opened after a seed has come twice.
+    """
+
+    seeds: ClassVar[list[int]] = []  # it was ever opened with, in this process
+
+    def __init__(self, slow: float = 0.0, once: bool = False, **shares: float):
+        self.slow, self.once, self.shares = slow, once, shares
         spec = Spec(("agent_0", "agent_1"), obs=3, state=6, action=Discrete(2), joined=True)
         self.teams = {"agent": spec}
 
     def reset(self, seed: int) -> Moment:
         self.fate, self.at = fate(seed, self.shares)
         self.step_number = 0
+        time.sleep(self.slow)
+        self.seeds.append(seed)
+        if self.once and len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("has been here before")
         if self.fate == "reset":
             raise ValueError("cannot be reset")
         return self._moment()
@@ -82,5 +92,5 @@ class Brittle:
         raise AssertionError
 
 
-def make(**shares: float) -> Brittle:
-    return Brittle(**shares)
+def make(**how: Any) -> Brittle:
+    return Brittle(**how)

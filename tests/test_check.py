@@ -41,6 +41,8 @@ class Wrong(Brittle):
             seen.reward[0] = np.inf
         if self.rule == "shape" and self.step_number == 3:
             return moment._replace(state=np.zeros(5, np.float32))
+        if self.rule == "rows" and self.step_number == 3:
+            return moment._replace(teams={"agent": seen._replace(reward=np.ones(1))})
         if self.rule == "raises" and self.step_number == 3:
             raise RuntimeError("the environment fell over")
         return moment._replace(over=moment.over and self.rule != "endless")
@@ -55,6 +57,7 @@ def wrong(rule: str) -> Wrong:
     [
         ("raises", "It plays without an error.", "(?s)step 3: .*the environment fell over"),
         ("shape", "What is seen has the promised shapes.", r"team agent, step 3: the state has shape \(5,\)"),
+        ("rows", "What is seen has the promised shapes.", r"team agent, step 3: reward has shape \(1,\), not \(2,\)"),
         ("finite", "Observations and rewards are finite.", "agent_0, step 3: its reward is not"),
         ("mask", "Whoever is alive has a legal action.", "agent_1, step 3: it has none"),
         ("opening", "An episode opens with somebody alive and nothing earned.", "agent_1, step 0: .* earned 5"),

@@ -136,6 +136,16 @@ def test_flags_may_be_spelled_freely():
     assert config.options["N"] == 5 and config.teams["agent"][1].critic_lr == 1e-3
 
 
+@pytest.mark.parametrize("said", ["True", "false"])
+def test_an_environments_option_may_be_called_as_a_switch_of_ours(said: str):
+    """`continuous_actions` is a switch of native games; PettingZoo's takes a value."""
+    from shoal.assemble import assemble
+
+    pytest.importorskip("mpe2")
+    config, _ = assemble(["ppo", "--env.continuous_actions", said, "pz:mpe2.simple_spread_v3"])
+    assert config.options["continuous_actions"] is (said == "True")
+
+
 @pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["train", *PAIR, "--help"], ["evaluate", "--help"]])
 def test_help_teaches(words: list[str], capsys: pytest.CaptureFixture):
     try:

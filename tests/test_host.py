@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from jax import Array
 import shoal
 from shoal.algorithms import chance
 from shoal.envs import make
+from shoal.envs.arena import Arena
 from shoal.envs.host import Fault, seed_of
 from shoal.hostloop import HostLoop, Stage
 from shoal.loop import Loop
@@ -179,6 +181,47 @@ def test_past_its_tolerance_a_run_stops_with_the_report_and_what_it_had(tmp_path
     assert (tmp_path / "run" / "policy" / "weights.safetensors").is_file()
 
 
+def test_what_breaks_in_an_evaluation_is_told_and_the_run_is_saved_first(tmp_path: Path, here: None) -> None:
+    """Evaluations of a run open with the same seeds: this game refuses the second one."""
+    sizes = {"steps": 200, "games": 2, "window": 10, "evaluations": 1, "eval_episodes": 1, "workers": 0}
+    with pytest.raises(ShoalError, match=r"broke 5 times in a row.*brittle:make, game 0, episode 5, seed") as caught:
+        options = sizes | TINY | {"out": str(tmp_path), "name": "run", "quiet": True}
+        shoal.train("ppo", "brittle:make", env={"once": True}, **options)
+    assert caught.value.exit_code == 1 and "has been here before" in caught.value.detail
+    assert 100 <= json.loads((tmp_path / "run" / "policy" / "policy.json").read_text())["steps"] < 200
+
+
+def test_workers_outlive_the_start_of_a_run(tmp_path: Path) -> None:
+    """Linux ends a process with the *thread* that started it: none of the first evaluation's is found dead later."""
+    sizes = {"steps": 80, "games": 2, "window": 10, "evaluations": 1, "eval_episodes": 2, "workers": 1}
+    options = sizes | TINY | {"out": str(tmp_path), "name": "run", "quiet": True, "minibatches": 1}
+    shoal.train("ppo", "gym:CartPole-v1", preset=False, **options)
+    assert not (tmp_path / "run" / "faults.jsonl").exists()
+
+
+def test_a_worker_may_take_its_time_with_each_of_its_games(here: None) -> None:
+    """Four openings of 0.4 s are more than the patience of 1 s, none of them alone is."""
+    with Arena(make("brittle:make", slow=0.4), 4, 0, workers=1, patience=1.0) as arena:
+        assert not arena.step()
+
+
+def test_workers_that_cannot_be_started_leave_nothing_open(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = make("brittle:make")
+    before = env.teams and descriptors()
+    monkeypatch.setattr(sys, "executable", "/there/is/no/python")
+    with pytest.raises(FileNotFoundError):
+        Arena(env, 2, 0, workers=2)
+    assert descriptors() == before
+
+
+def test_what_cannot_be_saved_or_opened_is_said_in_a_sentence(here: None) -> None:
+    with pytest.raises(ShoalError, match="options of brittle:make are saved with the run"):
+        make("brittle:make", raises=print)
+    with pytest.raises(ShoalError, match="brittle:fate cannot be opened: TypeError") as caught:
+        assert make("brittle:fate").teams
+    assert "Traceback" in caught.value.detail
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_however_a_run_ends_no_process_stays(tmp_path: Path, here: None, number: signal.Signals, code: int) -> None:
     """Ctrl-C and SIGTERM save first; after kill -9 the workers, one of them hung, end by themselves."""
@@ -196,3 +239,16 @@ def test_however_a_run_ends_no_process_stays(tmp_path: Path, here: None, number:
         assert run.wait(100) == code
     until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
     assert number == signal.SIGKILL or (tmp_path / "run" / "policy").is_dir()
+
+
+def test_a_policy_plays_where_its_environment_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parent))
+        options = {"steps": 40, "games": 2, "window": 10, "minibatches": 1, "workers": 0, "eval_episodes": 1}
+        shoal.train("ppo", "brittle:make", out=str(tmp_path), name="run", quiet=True, **options, **TINY)
+    monkeypatch.delitem(sys.modules, "brittle")
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(Path(__file__).parent)])
+    player = shoal.load(tmp_path / "run")
+    assert player.act({"agent_0": [0, 0, 0], "agent_1": [1, 1, 1]}).keys() == {"agent_0", "agent_1"}
+    with pytest.raises(ShoalError, match="no module 'brittle'"):
+        player.evaluate(1)

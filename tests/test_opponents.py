@@ -315,7 +315,8 @@ def test_self_play_ends_with_its_pool(runs: SimpleNamespace):
 
 def test_self_play_on_the_host_learns_from_both_seats(tmp_path: Path, capsys: pytest.CaptureFixture):
     """Tic-tac-toe in turns: the learner beats its untrained self and who plays at random, whichever seat it has."""
-    game = ["pz:pettingzoo.classic.tictactoe_v3", "--self-play=latest", "--env.teams", "each", "--env.swap"]
+    seats = ["--env.teams", "each", "--env.swap", "--env.state", "False"]
+    game = ["pz:pettingzoo.classic.tictactoe_v3", "--self-play=latest", *seats]
     rival = ["--player_2.groups", "2", "--player_2.every", "2", "--player_2.period", "2"]
     sizes = [
         "--games",

@@ -182,12 +182,21 @@ def _split(args: list[str]) -> tuple[list[str], dict[str, str], list[str], bool]
             if not team or not name:
                 raise ShoalError(f"{TEAM} needs a team and its algorithm, such as {TEAM} adversary=ppo")
             teams[team] = name
-        elif word.startswith("-") and word.rpartition(".")[2].lstrip("-").replace("_", "-") not in switches:
+        elif word.startswith("-") and (_name(word) not in switches or (word.startswith("--env.") and _said(words))):
             has_value = "=" not in word and words and not words[0].startswith("--")
             rest += [word, words.pop(0)] if has_value else [word]
         else:
             (rest if word.startswith("-") else alone).append(word)
     return alone, teams, rest, NO_PRESET not in args
+
+
+def _name(flag: str) -> str:
+    return flag.rpartition(".")[2].lstrip("-").replace("_", "-")
+
+
+def _said(words: list[str]) -> bool:
+    """Whether yes or no comes next: an environment's own option may be called as a switch of ours and take a value."""
+    return bool(words) and words[0] in (*PYTHONS, *PYTHONS.values())
 
 
 def _switches() -> set[str]:

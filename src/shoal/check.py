@@ -56,7 +56,7 @@ def check(env: Any, steps: int = 1000, seed: int = 0) -> Report:
         for match in (one, other, strict):
             match.close()
     found = {inspect.cleandoc(rule.__doc__ or ""): list(rule(env.teams, *traces)) for rule in RULES}
-    return Report(env.teams, len(traces[0].moments) - 1, sum(traces[0].first), found)
+    return Report(env.teams, max(len(traces[0].moments) - 1, 0), sum(traces[0].first), found)
 
 
 def _open(env: Any, **options: Any) -> Match:
@@ -141,18 +141,8 @@ def _shapes(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
     """What is seen has the promised shapes."""
     for step, moment in enumerate(one.moments):
         for team, spec in teams.items():
-            rows, size = (spec.n,), spec.action.size
-            wanted = {
-                "obs": (spec.n, spec.obs),
-                "legal": (spec.n, size),
-                "alive": rows,
-                "reward": rows,
-                "discount": rows,
-            }
-            found = {name: value.shape for name, value in moment.teams[team]._asdict().items()}
-            for name in wanted:
-                if found[name] != wanted[name]:
-                    yield Finding(f"team {team}", step, f"{name} has shape {found[name]}, not {wanted[name]}")
+            for what in _misshapen(spec, moment.teams.get(team)):
+                yield Finding(f"team {team}", step, what)
             if moment.state.shape != (spec.state,):
                 yield Finding(f"team {team}", step, f"the state has shape {moment.state.shape}, not ({spec.state},)")
 
@@ -241,8 +231,23 @@ class Row(NamedTuple):
     i: int  # its row there
 
 
+def _misshapen(spec: Spec, seen: Glance | None) -> Iterator[str]:
+    """What a team sees that has not the promised shape."""
+    if seen is None:
+        yield "it is told nothing"
+        return
+    rows, size = (spec.n,), spec.action.size
+    wanted = {"obs": (*rows, spec.obs), "legal": (*rows, size), "alive": rows, "reward": rows, "discount": rows}
+    for name, value in seen._asdict().items():
+        if value.shape != wanted[name]:
+            yield f"{name} has shape {value.shape}, not {wanted[name]}"
+
+
 def _rows(teams: dict[str, Spec], trace: Trace) -> Iterator[Row]:
+    """Up to the first step that cannot be read so."""
     for step, moment in enumerate(trace.moments):
+        if any(what for team, spec in teams.items() for what in _misshapen(spec, moment.teams.get(team))):
+            return
         for team, spec in teams.items():
             for i, agent in enumerate(spec.agents):
                 yield Row(step, team, agent, moment.teams[team], i)

@@ -17,7 +17,7 @@ from . import algorithms, envs
 from .algorithms import Algorithm
 from .devices import share
 from .envs.host import Hosted
-from .types import Share, ShoalError, nearest
+from .types import Share, ShoalError, Spec, nearest
 
 SHORT = 20_000  # steps
 
@@ -61,7 +61,7 @@ class Settings:
         for size in ("steps", "games", "window", "eval_episodes", "keep"):
             if getattr(self, size) < 1:
                 raise ShoalError(f"{size} must be at least 1, not {getattr(self, size)}")
-        if self.patience <= 0:
+        if not self.patience > 0:  # nor is it no number
             raise ShoalError(f"patience must be greater than 0, not {self.patience}")
         for count in ("devices", "evaluations", "seed", "workers", "tolerance", "save_every"):
             if (getattr(self, count) or 0) < 0:
@@ -80,6 +80,7 @@ class Config:
     options: dict[str, Any] = field(default_factory=dict)  # of the game
     teams: dict[str, tuple[str, Any]] = field(default_factory=dict)  # team -> algorithm and its own config
     settings: Settings = Settings()
+    told: dict[str, Spec] | None = field(default=None, compare=False)  # a hosted game's teams, if they were saved
     origins: dict[str, Any] = field(default_factory=dict, compare=False)  # team -> `Algorithm.origin`, if it was saved
 
     def __post_init__(self) -> None:
@@ -106,7 +107,8 @@ class Config:
 
     @cached_property
     def game(self) -> Any:
-        return envs.make(self.env, **self.options)
+        game = envs.make(self.env, **self.options)
+        return dataclasses.replace(game, told=self.told) if isinstance(game, Hosted) else game
 
     @cached_property
     def algorithms(self) -> dict[str, Algorithm]:
@@ -156,6 +158,9 @@ class Config:
         teams = {t: {"algorithm": name, "options": dataclasses.asdict(c)} for t, (name, c) in self.teams.items()}
         for team, algorithm in self.algorithms.items():
             teams[team] |= {"origin": algorithm.origin()} if algorithm.origin() else {}
+        if self.hosted:  # so that its policies can be loaded where the environment is not installed
+            for team, spec in self.game.teams.items():
+                teams[team]["spec"] = spec.to_json()
         return {"env": self.env, "options": self.options, "teams": teams, "settings": dataclasses.asdict(self.settings)}
 
     @classmethod
@@ -163,17 +168,24 @@ class Config:
         """What `to_json` wrote."""
         teams = {team: (one["algorithm"], one["options"]) for team, one in plain["teams"].items()}
         origins = {team: one["origin"] for team, one in plain["teams"].items() if "origin" in one}
-        return cls.build(plain["env"], teams, plain["options"], plain["settings"], origins)
+        told = {team: Spec.from_json(one["spec"]) for team, one in plain["teams"].items() if "spec" in one}
+        return cls.build(plain["env"], teams, plain["options"], plain["settings"], origins, told)
 
     @classmethod
     def build(
-        cls, env: str, teams: dict[str, tuple[str, dict]], options: dict, settings: dict, origins: dict | None = None
+        cls,
+        env: str,
+        teams: dict[str, tuple[str, dict]],
+        options: dict,
+        settings: dict,
+        origins: dict | None = None,
+        told: dict[str, Spec] | None = None,
     ) -> Config:
         """From plain values, as a file or a caller gives them."""
         if env in envs.GAMES:
             options = dataclasses.asdict(fill(envs.GAMES[env], options, env))  # type: ignore[call-overload]
         chosen = {team: (name, fill(algorithms.find(name).Config, own, name)) for team, (name, own) in teams.items()}
-        return cls(env, options, chosen, fill(Settings, settings, "a run"), origins or {})
+        return cls(env, options, chosen, fill(Settings, settings, "a run"), told or None, origins or {})
 
 
 def fill(cls: type, values: dict[str, Any], owner: str) -> Any:

@@ -174,7 +174,9 @@ class HostLoop(Loop):
     def _bear(self, faults: list[Fault]) -> None:
         self.faults.extend(faults)
         if len(self.faults) > self.tolerance:
-            count = f"the environment broke {len(self.faults)} times, more than this run's tolerance of {self.tolerance}"
+            count = (
+                f"the environment broke {len(self.faults)} times, more than this run's tolerance of {self.tolerance}"
+            )
             raise TooManyFaults(f"{count}; the last time", self.faults[-1])
 
     @cached_property

@@ -284,7 +284,11 @@ class Trainer:
             log.fault(fault)
         if fresh:
             more = f" (and {len(fresh) - 1} more)" if len(fresh) > 1 else ""
-            what = "an episode of the evaluation broke and was played again" if where else "an episode broke and was dropped"
+            what = (
+                "an episode of the evaluation broke and was played again"
+                if where
+                else "an episode broke and was dropped"
+            )
             self.display.say(f"{what}{more}: {fresh[-1]}")
 
     def _learners(self, state: TrainState) -> dict:

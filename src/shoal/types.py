@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:  # the processes that run environments speak these records without waiting for JAX
@@ -78,6 +78,21 @@ class Spec:
     @property
     def n(self) -> int:
         return len(self.agents)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return asdict(self) | {"action": {type(self.action).__name__: asdict(self.action)}}
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> Spec:
+        """What `to_json` wrote, as it is or as JSON gives it back."""
+        ((kind, bounds),) = plain["action"].items()
+        action = {"Discrete": Discrete, "Box": Box}[kind](**_tuples(bounds))
+        return cls(**_tuples(plain) | {"action": action})
+
+
+def _tuples(plain: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
 
 
 class View(NamedTuple):

@@ -74,9 +74,12 @@ class Hosted:
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
+    told: dict[str, Spec] | None = field(default=None, compare=False)  # who plays, where that is known already
 
     @cached_property
     def teams(self) -> dict[str, Spec]:
+        if self.told:
+            return self.told
         match = self.open()
         match.close()
         return match.teams
@@ -84,7 +87,7 @@ class Hosted:
     @property
     def stateless(self) -> Hosted:
         """The same for those who do not look at its state, which may be slow to make."""
-        return replace(self, options={"state": False} | self.options)
+        return replace(self, options={"state": False} | self.options, told=None)
 
     def open(self, render: bool = False) -> Match:
         """A match; one that can be looked at, if asked."""

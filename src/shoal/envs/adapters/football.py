@@ -151,12 +151,13 @@ class FootballMatch:
         glances, start = {}, 0
         for team, count in self.counts.items():
             own = slice(start, start + count)
+            alive = obs[own, ACTIVE].any(-1)  # one who was sent off has nobody to control
             glances[team] = Glance(
                 obs=obs[own],
                 legal=np.ones((count, ACTIONS), bool),
-                alive=obs[own, ACTIVE].any(-1),  # one who was sent off has nobody to control
+                alive=alive,
                 reward=rewards[own],
-                discount=np.full(count, not ended, np.float32),
+                discount=np.where(ended, 0.0, alive).astype(np.float32),  # nothing follows for the dead
             )
             start += count
         return Moment(glances, self._state(glances), over)
