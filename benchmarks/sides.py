@@ -34,6 +34,7 @@ class Task(NamedTuple):
     command: str  # after `shoal train`
     matches: dict[str, dict[str, str]]  # label -> who takes which team's place
     episodes: int
+    side: str  # whose wins are told
     counts: bool = False  # whether agents can die, and are counted
 
 
@@ -44,11 +45,13 @@ TASKS = {
         " --player_1.every 5 --player_1.period 5",
         {"learner against random": {"player_1": "random"}},
         400,
+        "player_0",
     ),
     "battle": Task(
         f"--team red=mfq --team blue=random {BATTLE} --env.map_size 16 --env.max_cycles 100",
         {"red against random": {}},
         100,
+        "red",
         counts=True,
     ),
     "simple_adversary": Task(
@@ -59,6 +62,7 @@ TASKS = {
             "random against agents": {"adversary": "random"},
         },
         1_000,
+        "adversary",
     ),
 }
 
@@ -134,7 +138,7 @@ def table(rows: list[dict]) -> str:
                 "; ".join(
                     f"{t} **{statistics.mean(s['return'] for s in now[t]):.2f}** ({_each(now[t])})" for t in teams
                 ),
-                "; ".join(f"{t} {_shares(then[t])} → **{_shares(now[t])}**" for t in teams[:1]),
+                f"{task.side} {_shares(then[task.side])} → **{_shares(now[task.side])}**",
                 f"{mine[0]['steps'] / 1e3:.0f}k",
                 f"{statistics.mean(row['seconds'] for row in mine):.0f}",
             ]

@@ -29,7 +29,7 @@ class Brittle:
     It takes `slow` seconds to open, and with `once` no more is opened after a seed has come twice.
     """
 
-    seeds: ClassVar[list[int]] = []  # it was ever opened with, in this process
+    seeds: ClassVar[list[int]] = []  # that those which open but `once` were opened with, in this process
 
     def __init__(self, slow: float = 0.0, once: bool = False, **shares: float):
         self.slow, self.once, self.shares = slow, once, shares
@@ -40,9 +40,10 @@ class Brittle:
         self.fate, self.at = fate(seed, self.shares)
         self.step_number = 0
         time.sleep(self.slow)
-        self.seeds.append(seed)
-        if self.once and len(set(self.seeds)) < len(self.seeds):
-            raise ValueError("has been here before")
+        if self.once:
+            self.seeds.append(seed)
+            if len(set(self.seeds)) < len(self.seeds):
+                raise ValueError("has been here before")
         if self.fate == "reset":
             raise ValueError("cannot be reset")
         return self._moment()

@@ -193,7 +193,5 @@ assert picture.shape == (180, 320, 3) and picture.dtype == np.uint8, picture.sha
 assert picture.std() > 5, "nothing to be seen"
 assert (picture[..., 1] > picture[..., 2]).mean() > 0.5, "the field is not green"
 """
-    ran = subprocess.run(
-        ["xvfb-run", "-a", sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
+    ran = subprocess.run(["xvfb-run", "-a", sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

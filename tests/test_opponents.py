@@ -313,25 +313,13 @@ def test_self_play_ends_with_its_pool(runs: SimpleNamespace):
     assert {"odd/elo", "odd/win_rate", "odd/pool", "odd/pool_elo"} <= set().union(*told)
 
 
-def test_self_play_on_the_host_learns_from_both_seats(tmp_path: Path, capsys: pytest.CaptureFixture):
-    """Tic-tac-toe in turns: the learner beats its untrained self and who plays at random, whichever seat it has."""
+def test_self_play_runs_on_a_host_game_in_turns(tmp_path: Path, capsys: pytest.CaptureFixture):
+    """Tic-tac-toe, seats exchanged: games are rated, the pool fills, and random play is beaten."""
     seats = ["--env.teams", "each", "--env.swap", "--env.state", "False"]
     game = ["pz:pettingzoo.classic.tictactoe_v3", "--self-play=latest", *seats]
     rival = ["--player_2.groups", "2", "--player_2.every", "2", "--player_2.period", "2"]
-    sizes = [
-        "--games",
-        "16",
-        "--window",
-        "20",
-        "--steps",
-        "6000",
-        "--evaluations",
-        "0",
-        "--eval-episodes",
-        "8",
-        "--workers",
-        "0",
-    ]
+    small = {"games": 16, "window": 20, "steps": 6000, "evaluations": 0, "eval-episodes": 8, "workers": 0}
+    sizes = [f"--{name}={value}" for name, value in small.items()]
     where = ["--out", str(tmp_path), "--name", "run", "--player_1.lr", "1e-2"]
     assert cli.main(["train", "ppo", *game, *rival, *sizes, *where]) == 0
     told = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
