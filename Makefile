@@ -7,13 +7,13 @@ demo: .venv/installed
 	$(BIN)/shoal train coma mpe/simple_spread --steps 2e6 --out runs
 
 test: .venv/installed-dev
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadfile
 
 check: .venv/installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadfile
 
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks/bench.py

@@ -652,9 +652,12 @@ class Without:
             raise ModuleNotFoundError(f"No module named {self.package!r}", name=self.package)
 
 
-def test_a_bug_in_ones_own_environment_shows_as_it_is():
-    with pytest.raises(TypeError, match="a bug of its own"):
+def test_a_bug_in_ones_own_environment_shows_with_its_traceback():
+    with pytest.raises(
+        ShoalError, match="test_adapters:fails cannot be opened: TypeError: it has a bug of its own"
+    ) as caught:
         open_match("test_adapters:fails", {})
+    assert "raise TypeError" in caught.value.detail
     with pytest.raises(ShoalError, match=r"test_adapters:odd cannot be drawn: it takes no render_mode\."):
         open_match("test_adapters:odd", {}, render=True)
 

@@ -34,7 +34,9 @@ class Wrong(Brittle):
             seen.discount[0] = 0.9
         if self.rule in ("dead", "died") and self.step_number >= 2:
             seen.alive[1] = False
-            seen.reward[1] = float(self.rule == "dead" or self.step_number == 2)
+            seen.reward[:] = 1.0, 2.0 * (self.rule == "dead" or self.step_number == 2)
+        if self.rule == "shared" and self.step_number >= 2:
+            seen.alive[1] = False
         if self.rule == "mask" and self.step_number == 3:
             seen.legal[1] = False
         if self.rule == "finite" and self.step_number == 3:
@@ -61,7 +63,11 @@ def wrong(rule: str) -> Wrong:
         ("finite", "Observations and rewards are finite.", "agent_0, step 3: its reward is not"),
         ("mask", "Whoever is alive has a legal action.", "agent_1, step 3: it has none"),
         ("opening", "An episode opens with somebody alive and nothing earned.", "agent_1, step 0: .* earned 5"),
-        ("dead", "The dead earn nothing after the step at which they died.", "agent_1, step 3: .* earned 1"),
+        (
+            "dead",
+            "The dead earn nothing of their own after the step at which they died.",
+            "agent_1, step 3: .* earned 2",
+        ),
         ("discount", "A discount is 0 or 1.", "agent_0, step 0: it is 0.9"),
         ("seeds", "Equal seeds give equal episodes.", "agent_0, step 0: the same match, once more, shows another obs"),
         ("endless", "Episodes end.", r"step 20: none has ended yet.*--env.limit"),
@@ -76,9 +82,9 @@ def test_a_broken_rule_is_named_with_agent_and_step(
     assert re.match(finding, str(found[sentence][0]))
 
 
-@pytest.mark.parametrize("rule", ["none", "died"])
+@pytest.mark.parametrize("rule", ["none", "died", "shared"])
 def test_what_keeps_the_rules_is_not_blamed(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reward at the very step of a death is right."""
+    """A reward at the very step of a death is right, and so is the team's reward after it."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     report = check.check(make("test_check:wrong", rule=rule), steps=20)
     assert not any(report.findings.values())

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 import pytest
 from brittle import LENGTH, fate
-from helpers import OFF, TEAM, TINY, assert_close, bits, build, mortal
+from helpers import OFF, TEAM, TINY, assert_close, bits, build, clock, mortal
 from jax import Array
 
 import shoal
@@ -25,6 +25,7 @@ from shoal.algorithms import chance
 from shoal.envs import make
 from shoal.envs.arena import Arena
 from shoal.envs.host import Fault, seed_of
+from shoal.evaluate import evaluator
 from shoal.hostloop import HostLoop, Stage
 from shoal.loop import Loop
 from shoal.types import ShoalError, View
@@ -185,7 +186,7 @@ def test_what_breaks_in_an_evaluation_is_told_and_the_run_is_saved_first(tmp_pat
     """Evaluations of a run open with the same seeds: this game refuses the second one."""
     sizes = {"steps": 200, "games": 2, "window": 10, "evaluations": 1, "eval_episodes": 1, "workers": 0}
     with pytest.raises(ShoalError, match=r"broke 5 times in a row.*brittle:make, game 0, episode 5, seed") as caught:
-        options = sizes | TINY | {"out": str(tmp_path), "name": "run", "quiet": True}
+        options: dict[str, Any] = sizes | TINY | {"out": str(tmp_path), "name": "run", "quiet": True}
         shoal.train("ppo", "brittle:make", env={"once": True}, **options)
     assert caught.value.exit_code == 1 and "has been here before" in caught.value.detail
     assert 100 <= json.loads((tmp_path / "run" / "policy" / "policy.json").read_text())["steps"] < 200
@@ -194,7 +195,7 @@ def test_what_breaks_in_an_evaluation_is_told_and_the_run_is_saved_first(tmp_pat
 def test_workers_outlive_the_start_of_a_run(tmp_path: Path) -> None:
     """Linux ends a process with the *thread* that started it: none of the first evaluation's is found dead later."""
     sizes = {"steps": 80, "games": 2, "window": 10, "evaluations": 1, "eval_episodes": 2, "workers": 1}
-    options = sizes | TINY | {"out": str(tmp_path), "name": "run", "quiet": True, "minibatches": 1}
+    options: dict[str, Any] = sizes | TINY | {"out": str(tmp_path), "name": "run", "quiet": True, "minibatches": 1}
     shoal.train("ppo", "gym:CartPole-v1", preset=False, **options)
     assert not (tmp_path / "run" / "faults.jsonl").exists()
 
@@ -252,3 +253,24 @@ def test_a_policy_plays_where_its_environment_is_not_installed(tmp_path: Path, m
     assert player.act({"agent_0": [0, 0, 0], "agent_1": [1, 1, 1]}).keys() == {"agent_0", "agent_1"}
     with pytest.raises(ShoalError, match="no module 'brittle'"):
         player.evaluate(1)
+
+
+def test_an_evaluation_plays_each_games_share_whatever_breaks(here: None) -> None:
+    """Whole episodes only, in the order of games and rounds, the same for the same seed."""
+    env = make("brittle:make", raises=0.3, reset=0.1)
+    play = evaluator(env, {TEAM: chance(env.teams[TEAM])}, 37, False)
+    with contextlib.closing(play):
+        first, again = (play({TEAM: ()}, 4, clock()) for _ in range(2))
+    assert first.length.tolist() == [LENGTH] * 37 and (first.returns[TEAM] == LENGTH).all()
+    assert first.returns[TEAM].shape == (37, 2) and bits(first) == bits(again)
+    assert play.faults and all("fell over" in fault.report or "be reset" in fault.report for fault in play.faults)
+
+
+def test_short_episodes_are_not_favoured() -> None:
+    """Every game plays its share to the end: CartPole's long episodes count as often as its short ones."""
+    env = make("gym:CartPole-v1", max_episode_steps=30)
+    play = evaluator(env, {TEAM: chance(env.teams[TEAM])}, 40, False)
+    with contextlib.closing(play):
+        played = play({TEAM: ()}, 0, clock())
+    assert (played.returns[TEAM][:, 0] == played.length).all() and 10 < played.length.mean() < 30
+    assert (played.length == 30).any() and (played.length < 12).any()

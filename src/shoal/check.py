@@ -173,9 +173,10 @@ def _openings(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding
 
 
 def _absent(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
-    """The dead earn nothing after the step at which they died."""
+    """The dead earn nothing of their own after the step at which they died."""
     for row in _rows(teams, one):
-        if one.first[row.step] or row.seen.alive[row.i] or not row.seen.reward[row.i]:
+        shared = (row.seen.reward == row.seen.reward[row.i]).all() and len(row.seen.reward) > 1  # it is the team's
+        if one.first[row.step] or row.seen.alive[row.i] or not row.seen.reward[row.i] or shared:
             continue
         if not one.moments[row.step - 1].teams[row.team].alive[row.i]:
             yield Finding(row.agent, row.step, f"it was dead already and earned {row.seen.reward[row.i]:g}")

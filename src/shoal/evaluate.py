@@ -103,18 +103,17 @@ class HostEvaluator:
         self.workers, self.patience = workers, patience
         self.arenas: dict[int, Arena] = {}  # the one in use, by its seed
         self.faults: list[Fault] = []  # in all evaluations
-        self._decide = jax.jit(partial(_decide, algorithms, greedy))
+        self._decide = jax.jit(partial(_decide, algorithms, greedy), static_argnums=0)
 
     def __call__(self, learners: dict, seed: int, clock: Clock, halted: Callable[[], bool] = never) -> Episodes:
         """`seed` alone decides the games, as far as the environment honours seeds; `halted` is asked at every step."""
-        key = jax.random.fold_in(jax.random.key(seed), 0xE7A1)
-        rounds = -(-self.episodes // self.games)
         if seed not in self.arenas:
             self.close()
             self.arenas[seed] = Arena(self.env.stateless, self.games, seed ^ 0xE7A1, self.workers, self.patience)
-        arena = self.arenas[seed]
-        rows = [self._round(arena, learners, jax.random.fold_in(key, k), clock, k, halted) for k in range(rounds)]
-        returns, length = jax.tree.map(lambda *parts: np.concatenate(parts)[: self.episodes], *rows)
+        rounds = -(-self.episodes // self.games)
+        share = np.full(self.games, rounds) - (np.arange(self.games) >= self.episodes - (rounds - 1) * self.games)
+        rows = self._play(self.arenas[seed], learners, seed, clock, share, halted)
+        returns, length = jax.tree.map(lambda row: row.reshape(-1, *row.shape[2:])[: self.episodes], rows)
         return Episodes(returns, length)
 
     def close(self) -> None:
@@ -122,38 +121,51 @@ class HostEvaluator:
         while self.arenas:
             self.arenas.popitem()[1].close()
 
-    def _round(
-        self, arena: Arena, learners: dict, key: Array, clock: Clock, number: int, halted: Callable[[], bool]
+    def _play(
+        self, arena: Arena, learners: dict, seed: int, clock: Clock, share: np.ndarray, halted: Callable[[], bool]
     ) -> tuple[dict, np.ndarray]:
-        """One whole episode of every game; an episode that breaks is played again, with another seed."""
-        before = len(self.faults)
-        self.faults += arena.reopen(number * TRIES)
-        carries = {team: algorithm.carry(learners[team], self.games) for team, algorithm in self.algorithms.items()}
-        returns = {team: np.zeros((self.games, spec.n)) for team, spec in self.env.teams.items()}
-        length, over, step = np.zeros(self.games, int), np.zeros(self.games, bool), 0
-        while not over.all():
+        """Rows `[K,B,…]` of each game's first `share [B]` episodes; one that breaks is played again."""
+        before, all_games = len(self.faults), range(self.games)
+        self.faults += arena.reopen()
+        acting = {team: algorithm.acting(learners[team]) for team, algorithm in self.algorithms.items()}
+        leaves, tree = jax.tree.flatten(jax.device_put(acting))
+        carries = {team: algorithm.carry(acting[team], self.games) for team, algorithm in self.algorithms.items()}
+        rows = {team: np.zeros((share.max(), self.games, spec.n)) for team, spec in self.env.teams.items()}
+        lengths, done, step = np.zeros((share.max(), self.games), int), np.zeros(self.games, int), 0
+        while (done < share).any():
             views = jax.tree.map(np.array, arena.views())
-            actions, carries = self._decide(learners, clock, views, carries, jax.random.fold_in(key, step))
+            actions, carries = self._decide(tree, leaves, clock, views, carries, seed, step)
             self.faults += arena.step(jax.device_get(actions))
-            broke = len(self.faults) - before
-            if broke > TRIES * self.games:
+            broke, step = len(self.faults) - before, step + 1
+            if broke > TRIES * self.episodes:
                 raise TooManyFaults(f"the environment broke {broke} times in an evaluation, the last", self.faults[-1])
             if halted():
                 raise Halted
-            step += 1
-            anew = arena.arrays["broken"] & ~over
-            length[anew] = 0
+            going = done < share
+            at = np.minimum(done, share - 1), all_games  # the row of the episode under way
+            anew = arena.arrays["first"] & going
+            lengths[at] = np.where(anew, 0, lengths[at] + going)
             for team, view in arena.views().items():
-                returns[team][anew] = 0.0
-                returns[team] += np.asarray(view.reward) * ~over[:, None]
-            length += ~over & ~arena.arrays["first"]
-            over |= arena.arrays["over"]
-        return returns, length
+                earned = rows[team][at] + np.asarray(view.reward) * going[:, None]
+                rows[team][at] = np.where(anew[:, None], 0.0, earned)
+            done += arena.arrays["over"] & going
+        return rows, lengths
 
 
-def _decide(algorithms: dict, greedy: bool, learners: dict, clock: Clock, views: dict, carries: dict, key: Array):
+def _decide(
+    algorithms: dict,
+    greedy: bool,
+    tree: Any,
+    leaves: list,
+    clock: Clock,
+    views: dict,
+    carries: dict,
+    seed: Any,
+    step: Any,
+) -> tuple[dict, dict]:
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 0xE7A1), step)
     keys = list(jax.random.split(key, len(algorithms)))
-    return decide(algorithms, learners, clock, greedy, views, carries, keys)[:2]
+    return decide(algorithms, jax.tree.unflatten(tree, leaves), clock, greedy, views, carries, keys)[:2]
 
 
 def evaluator(
