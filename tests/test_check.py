@@ -125,3 +125,12 @@ def test_an_observation_outside_its_space_is_found(monkeypatch: pytest.MonkeyPat
     ]
     (finding,) = found["Observations lie in the spaces they were promised in."]
     assert finding.step == 3 and "agent_0 lies outside its space" in finding.what
+
+
+def test_what_was_never_seen_is_not_said_to_be_kept(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    assert main(["check-env", "brittle:make", "--env.reset", "1.0"]) == 1
+    out = capsys.readouterr().out
+    assert "broken  It plays without an error." in out and "unseen  A discount is 0 or 1." in out and "kept" not in out

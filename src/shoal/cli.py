@@ -210,7 +210,7 @@ def _check_env(args: list[str]) -> int:
     report = check.check(envs.make(env, **options), how.steps, how.seed)
     print("\n".join(sides(report.teams)))
     for rule, findings in report.findings.items():
-        print(f"{'broken' if findings else 'kept  '}  {rule}")
+        print(f"{'broken' if findings else 'kept  ' if report.steps else 'unseen'}  {rule}")
         for finding in findings[:3]:
             print(f"        {finding}")
         if len(findings) > 3:

@@ -36,8 +36,8 @@ class Settings:
     """Steps of each game between two updates."""
     devices: int = 0
     """Devices (on a CPU: cores) that share the games; 0 takes as many as divide them."""
-    workers: int | None = None
-    """Processes that step an environment on the host; 0 steps it in this one, none takes as many as there are cores."""
+    workers: int = -1
+    """Processes that step an environment on the host; 0 steps it in this one, -1 takes as many as there are cores."""
     patience: float = 60.0
     """Seconds a step of an environment on the host may take before its process is replaced."""
     tolerance: int = 100
@@ -63,8 +63,10 @@ class Settings:
                 raise ShoalError(f"{size} must be at least 1, not {getattr(self, size)}")
         if not self.patience > 0:  # nor is it no number
             raise ShoalError(f"patience must be greater than 0, not {self.patience}")
-        for count in ("devices", "evaluations", "seed", "workers", "tolerance", "save_every"):
-            if (getattr(self, count) or 0) < 0:
+        if self.workers < -1:
+            raise ShoalError(f"workers must be -1 or a number of processes, not {self.workers}")
+        for count in ("devices", "evaluations", "seed", "tolerance", "save_every"):
+            if getattr(self, count) < 0:
                 raise ShoalError(f"{count} must not be negative, not {getattr(self, count)}")
         if self.seed >= 2**32 or self.steps >= 2**32:
             raise ShoalError("seed and steps must be smaller than 2**32")
@@ -137,7 +139,7 @@ class Config:
     def workers(self) -> int:
         """How many processes really step the games: starting them pays only for more than a short run."""
         s = self.settings
-        if s.workers is not None:
+        if s.workers >= 0:
             return min(s.workers, s.games)
         return min(len(os.sched_getaffinity(0)), s.games) if s.steps > SHORT else 0
 

@@ -134,7 +134,7 @@ class HostEvaluator:
         lengths, done, step = np.zeros((share.max(), self.games), int), np.zeros(self.games, int), 0
         while (done < share).any():
             views = jax.tree.map(np.array, arena.views())
-            actions, carries = self._decide(tree, leaves, clock, views, carries, seed, step)
+            actions, carries = self._decide(tree, leaves, clock, views, carries, np.uint32(seed), step)
             self.faults += arena.step(jax.device_get(actions))
             broke, step = len(self.faults) - before, step + 1
             if broke > TRIES * self.episodes:
