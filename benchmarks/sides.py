@@ -48,9 +48,9 @@ TASKS = {
         "player_0",
     ),
     "battle": Task(
-        f"--team red=mfq --team blue=random {BATTLE} --env.map_size 16 --env.max_cycles 100",
+        f"--team red=mfq --team blue=random {BATTLE}",
         {"red against random": {}},
-        100,
+        50,
         "red",
         counts=True,
     ),
@@ -110,7 +110,9 @@ def survivors(player: Any) -> dict[str, list[int]]:
     """team -> how many of its agents were left at the end of each of some episodes."""
     from magent2.environments import battle_v4
 
-    env = battle_v4.parallel_env(**player.config.options)
+    from shoal.envs.adapters import How
+
+    env = battle_v4.parallel_env(**How.split(player.config.options)[1])
     left: dict[str, list[int]] = {"red": [], "blue": []}
     for episode in range(COUNTED):
         seen, _ = env.reset(seed=GAMES_SEED + episode)
