@@ -54,7 +54,7 @@ TRAINING = {
     "mappo-preset": ("mappo", {"lr": 2e-3, "epochs": 10, "minibatches": 1}, 128, 25, None, ""),
 }
 GAMES = {"games-16": 16, "games-1024": 1024}
-HOST = {"host-spread": ("pz:mpe2.simple_spread_v3", {"max_cycles": 25}, 32, 128)}  # id, options, games, window
+HOST = {"host-spread": ("pz:mpe2.simple_spread_v3", {"max_cycles": 25}, 128, 25)}  # id, options, games, window
 
 
 def time_training(name: str, devices: int, seconds: float) -> dict:

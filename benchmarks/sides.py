@@ -48,9 +48,9 @@ TASKS = {
         "player_0",
     ),
     "battle": Task(
-        f"--team red=mfq --team blue=random {BATTLE}",
+        f"--team red=mfq --team blue=random {BATTLE} --env.map_size 16 --env.max_cycles 100",
         {"red against random": {}},
-        50,
+        100,
         "red",
         counts=True,
     ),

@@ -67,7 +67,7 @@ def test_discrete_identity(name):
     """10 steps, of which chance answers 2.5. Who learns through Gumbel-softmax must be kept from deciding too early."""
     gumbel = {"gamma": 0.5, "epsilon": 0.3, "lr": 3e-3, "critic_lr": 1e-2, "updates": 8, "penalty": 0.05}
     settings = gumbel if name in PATHWISE and "sac" not in name else {}
-    assert trained(name, make("test/identity"), iterations=60, **settings)[-1] > 9
+    assert trained(name, make("test/identity"), iterations=80, **settings)[-1] > 9
 
 
 @pytest.mark.parametrize(
