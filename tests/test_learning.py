@@ -36,7 +36,7 @@ OFF = {
 }
 FALLING = {"epsilon_steps": 2_000, "epsilon_end": 0.02}  # exploration falls within the run
 FAMILY = {name: SMALL for name in LEARNERS} | {name: OFF | FALLING for name in VALUE} | {name: OFF for name in PATHWISE}
-OWN = {"coma": {"epsilon_steps": 5_000, "epsilon_end": 0.005}}
+OWN = {"coma": {"epsilon_steps": 5_000, "epsilon_end": 0.005}, "owqmix": {"lr": 5e-3, "tau": 0.02}}
 LAST = 10  # iterations whose episodes are scored
 
 
