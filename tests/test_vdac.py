@@ -86,3 +86,9 @@ def test_sharing_the_torso_as_in_the_paper_stays_finite():
     algorithm = build("vdac", env, share_torso=True, torso="gru", mix="sum", reward="sum", **TINY)
     state, metrics = run(Loop(env, {TEAM: algorithm}, games=4, window=8, steps=1000), 2)
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves((state.learners, metrics)))
+
+
+@pytest.mark.parametrize(("mix", "sees"), [("mix", True), ("sum", False)])
+def test_whoever_reads_the_state_says_so(mix, sees):
+    """The host engine leaves out a state that nobody looks at."""
+    assert build("vdac", make("test/mortal", n=2), mix=mix).sees_state == sees
