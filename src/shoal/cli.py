@@ -124,12 +124,7 @@ def _evaluate(args: list[str]) -> int:
         "Play a finished run's policy again: shoal evaluate runs/my-run --episodes 1000 --sampled. Another may take a"
         " team's place: --team <team>=random, --team <team>=frozen:runs/other; then --<team>.<option> sets it"
     )
-    if args and not args[0].startswith("-"):
-        run, args = args[0], args[1:]
-    elif "--help" in args or "-h" in args:
-        run = ""
-    else:
-        raise ShoalError("say which run to evaluate: shoal evaluate <run>")
+    run, args = _first(args, "say which run to evaluate: shoal evaluate <run>")
     how, others = evaluation(Evaluation(), args, "shoal evaluate <run>", title)
     from .player import load, outcomes
 
@@ -196,12 +191,7 @@ def _check_env(args: list[str]) -> int:
     from .flags import parse
 
     description = "Play an environment at random against the contract: shoal check-env pz:mpe2.simple_tag_v3"
-    if args and not args[0].startswith("-"):
-        env, args = args[0], args[1:]
-    elif "--help" in args or "-h" in args:
-        env = "mpe/simple_spread"
-    else:
-        raise ShoalError("say which environment to check: shoal check-env <env>")
+    env, args = _first(args, "say which environment to check: shoal check-env <env>")
     options, args = env_options(args)
     how = parse(Check, Check(), args, "shoal check-env <env>", description)
     from . import check, envs
@@ -218,6 +208,15 @@ def _check_env(args: list[str]) -> int:
     broken = sum(bool(findings) for findings in report.findings.values())
     print(f"{env}: {report.steps} steps, {report.episodes} episodes begun, {broken or 'no'} rules broken")
     return 1 if broken else 0
+
+
+def _first(args: list[str], otherwise: str) -> tuple[str, list[str]]:
+    """The word that must come first, and the rest; none is needed for help."""
+    if args and not args[0].startswith("-"):
+        return args[0], args[1:]
+    if "--help" in args or "-h" in args:
+        return "", args
+    raise ShoalError(otherwise)
 
 
 def entry() -> None:

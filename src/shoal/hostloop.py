@@ -16,7 +16,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from .collect import decide, windows
 from .envs.arena import Arena
 from .envs.host import Fault, TooManyFaults
-from .loop import LOCAL, Loop
+from .loop import Loop, bare, boxed
 from .parallel import AXIS
 from .types import Clock, ShoalError, TrainState, View
 
@@ -186,7 +186,7 @@ class HostLoop(Loop):
 
     @cached_property
     def _clock(self) -> Any:
-        return jax.jit(lambda steps: Clock(steps.astype(jnp.float32), steps.astype(jnp.float32) / self.steps))
+        return jax.jit(self.clock)
 
     @cached_property
     def _decide(self) -> Any:
@@ -206,12 +206,10 @@ class HostLoop(Loop):
         return jax.jit(body, donate_argnums=0, in_shardings=placed[0], out_shardings=placed[1])
 
     def _take_in(self, state: TrainState, played: tuple, keys: Array, clock: Clock) -> tuple[TrainState, dict]:
-        own = {name: jax.tree.map(lambda x: x[0], getattr(state, name)) for name in LOCAL}
         streams, actions, records, before, after, ended = jax.tree.map(lambda x: x[0], played)
         seen = windows(self.env.teams, streams, actions, records, before, after)
-        state, metrics = self.absorb(state._replace(**own), seen, ended, keys, clock)
-        own = {name: jax.tree.map(lambda x: x[None], getattr(state, name)) for name in LOCAL}
-        return state._replace(**own), metrics
+        state, metrics = self.absorb(bare(state), seen, ended, keys, clock)
+        return boxed(state), metrics
 
 
 def _deal(teams: int, steps: int, key: Array) -> tuple[Array, Array, Array]:

@@ -127,16 +127,18 @@ class Loop:
         )
 
     def _run(self, iterations: int, state: TrainState) -> tuple[TrainState, dict]:
-        own = {field: jax.tree.map(lambda x: x[0], getattr(state, field)) for field in LOCAL}
-        state, metrics = jax.lax.scan(self.iteration, state._replace(**own), None, iterations)
-        own = {field: jax.tree.map(lambda x: x[None], getattr(state, field)) for field in LOCAL}
-        return state._replace(**own), metrics
+        state, metrics = jax.lax.scan(self.iteration, bare(state), None, iterations)
+        return boxed(state), metrics
+
+    def clock(self, steps: Array) -> Clock:
+        """How far training has come after so many steps."""
+        done = steps.astype(jnp.float32)
+        return Clock(done, done / self.steps)
 
     def iteration(self, state: TrainState, _: None) -> tuple[TrainState, dict]:
         """Collect, remember, learn: on one device's share."""
         key, key_play, *keys = jax.random.split(jax.random.wrap_key_data(state.key), 2 + len(self.algorithms))
-        done = state.steps.astype(jnp.float32)
-        clock = Clock(done, done / self.steps)
+        clock = self.clock(state.steps)
         play = Play(state.game, state.views, state.carries)
         play, windows = collect(self.env, self.algorithms, state.learners, play, key_play, clock, self.window)
         ended = next(iter(windows.values())).view.first[1:]  # an opening view: an episode ended just before
@@ -161,6 +163,16 @@ class Loop:
         returns = total(returns | {"episodes": ended.sum(dtype=jnp.float32)})
         state = state._replace(learners=learners, memories=memories, earned=earned, steps=steps)
         return state, metrics | {"steps": steps, "returns": returns}
+
+
+def bare(state: TrainState) -> TrainState:
+    """One device's part, without the axis of devices."""
+    return state._replace(**{field: jax.tree.map(lambda x: x[0], getattr(state, field)) for field in LOCAL})
+
+
+def boxed(state: TrainState) -> TrainState:
+    """What `bare` was given."""
+    return state._replace(**{field: jax.tree.map(lambda x: x[None], getattr(state, field)) for field in LOCAL})
 
 
 def _as_it_is(state: TrainState) -> TrainState:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:  # the processes that run environments speak these records without waiting for JAX
@@ -89,6 +89,20 @@ class Spec:
         ((kind, bounds),) = plain["action"].items()
         action = {"Discrete": Discrete, "Box": Box}[kind](**_tuples(bounds))
         return cls(**_tuples(plain) | {"action": action})
+
+
+def line_up(teams: dict[str, Spec], joined: bool) -> dict[str, Spec]:
+    """The teams, each told what follows from all of them together; `joined`: the state is all observations joined."""
+    widths = {team: spec.n * spec.action.size for team, spec in teams.items()}
+    alone = joined and len(teams) == 1
+    return {
+        team: replace(
+            spec,
+            rivals=sum(widths.values()) - widths[team],
+            joined=alone and spec.state == spec.n * spec.obs and not spec.pixels,  # pixels are scaled in the state
+        )
+        for team, spec in teams.items()
+    }
 
 
 def _tuples(plain: dict[str, Any]) -> dict[str, Any]:

@@ -13,24 +13,12 @@ import numpy as np
 from jax import Array
 
 from ..nets.layers import Rng
-from ..types import Clock, Decision, Share, ShoalError, Spec, View, Window, nearest
-from .base import Algorithm, Metrics
+from ..types import Clock, Decision, Share, ShoalError, Spec, View, nearest
+from .base import Algorithm
+from .scripted import Fixed
 
 if TYPE_CHECKING:
     from ..config import Config
-
-
-class Fixed(Algorithm):
-    """Remembers nothing and never learns."""
-
-    def memory(self, learner: Any, share: Share) -> tuple:
-        return ()
-
-    def remember(self, memory: Any, window: Window) -> tuple:
-        return ()
-
-    def learn(self, learner: Any, memory: Any, key: Array, clock: Clock) -> tuple[Any, Any, Metrics]:
-        return learner, memory, {}
 
 
 @dataclass(frozen=True)

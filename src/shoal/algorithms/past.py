@@ -20,8 +20,8 @@ from ..nets.layers import Rng
 from ..parallel import AXIS, total
 from ..types import Clock, Decision, Results, Share, ShoalError, View, nearest
 from .base import Algorithm, Metrics, positive
-from .frozen import Fixed, unlike
-from .scripted import Random
+from .frozen import unlike
+from .scripted import Fixed
 
 SCALE = math.log(10) / 400  # of Elo: 400 points are odds of 10 to 1
 PER_GAME, AT_ONCE = 16.0, 128.0  # Elo points at stake in one game, and in all games of one iteration together
@@ -78,7 +78,7 @@ class Past(Fixed):
             told = f"there is no other team {of!r}{nearest(of, others)}" if of else f"{len(others)} other teams play"
             raise ShoalError(f"past cannot tell whose past selves to play for {team!r}, as {told}: set of")
         self.team, self.of, self.games, self.player = team, of, games, everybody[of]
-        if isinstance(self.player, Fixed | Random):
+        if isinstance(self.player, Fixed):
             raise ShoalError(f"past plays past selves of a team that learns, but {of!r} plays {self.player.name}")
         wrong = unlike(self.spec, self.player.spec)
         if wrong:

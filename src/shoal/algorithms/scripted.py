@@ -15,12 +15,25 @@ from ..types import Clock, Decision, Discrete, Share, View, Window
 from .base import Algorithm, Metrics
 
 
+class Fixed(Algorithm):
+    """Remembers nothing and never learns."""
+
+    def memory(self, learner: Any, share: Share) -> tuple:
+        return ()
+
+    def remember(self, memory: Any, window: Window) -> tuple:
+        return ()
+
+    def learn(self, learner: Any, memory: Any, key: Array, clock: Clock) -> tuple[Any, Any, Metrics]:
+        return learner, memory, {}
+
+
 @dataclass(frozen=True)
 class RandomConfig:
     """Nothing to set."""
 
 
-class Random(Algorithm):
+class Random(Fixed):
     """Plays every legal action with equal probability, or anywhere within the bounds."""
 
     name = "random"
@@ -40,12 +53,3 @@ class Random(Algorithm):
             shape = (*view.alive.shape, space.size)
             action = jax.random.uniform(key, shape, minval=jnp.asarray(space.low), maxval=jnp.asarray(space.high))
         return Decision(action, (), ())
-
-    def memory(self, learner: Any, share: Share) -> tuple:
-        return ()
-
-    def remember(self, memory: Any, window: Window) -> tuple:
-        return ()
-
-    def learn(self, learner: Any, memory: Any, key: Array, clock: Clock) -> tuple[Any, Any, Metrics]:
-        return learner, memory, {}

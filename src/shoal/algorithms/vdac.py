@@ -10,7 +10,8 @@ from jax import Array
 
 from ..nets.layers import Rng
 from ..nets.mixers import Monotone
-from ..nets.sees import Scene
+from ..nets.sees import STATE, Scene
+from ..types import Spec
 from .a2c import A2C
 from .base import positive
 from .policy import Critic, PolicyConfig
@@ -54,6 +55,11 @@ class VDAC(A2C):
 
     name = "vdac"
     Config = VDACConfig
+
+    def __init__(self, config: VDACConfig, spec: Spec):
+        super().__init__(config, spec)
+        if config.mix == "mix":
+            self.sees["mixer"] = (STATE,)
 
     def init_critic(self, rng: Rng) -> Mixed:
         c, spec = self.config, self.spec

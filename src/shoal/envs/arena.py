@@ -22,7 +22,7 @@ from typing import IO, Any
 import numpy as np
 
 from ..types import ShoalError, View
-from .host import TRIES, Fault, Hosted, Table, TooManyFaults, seed_of, shared
+from .host import TRIES, Fault, Glance, Hosted, Table, TooManyFaults, seed_of, shared
 
 STARTING = 120.0  # seconds a worker may take to be ready
 CLOSING = 2.0  # and to end when it is asked to
@@ -64,9 +64,8 @@ class Arena:
     def views(self) -> dict[str, View]:
         """What every team sees now: the arrays themselves, which the next step overwrites."""
         common = {name: self.arrays[name] for name in ("state", "first")}
-        own = ("obs", "legal", "alive", "reward", "discount")
         return {
-            team: View(**common, **{name: self.arrays[f"{team}/{name}"] for name in own})  # type: ignore[arg-type]
+            team: View(**common, **{name: self.arrays[f"{team}/{name}"] for name in Glance._fields})  # type: ignore[arg-type]
             for team in self.env.teams
         }
 

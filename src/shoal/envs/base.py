@@ -8,7 +8,6 @@ its world.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple, Protocol
 
@@ -16,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..types import ShoalError, Spec, View
+from ..types import ShoalError, Spec, View, line_up
 
 BLOCK = 64  # games whose observations are laid out together
 
@@ -93,16 +92,7 @@ class Game:
 
     def line_up(self, teams: dict[str, Spec]) -> dict[str, Spec]:
         """The teams, each told what follows from all of them together."""
-        widths = {team: spec.n * spec.action.size for team, spec in teams.items()}
-        alone = len(teams) == 1 and type(self).state is Game.state
-        return {
-            team: replace(
-                spec,
-                rivals=sum(widths.values()) - widths[team],
-                joined=alone and spec.state == spec.n * spec.obs,
-            )
-            for team, spec in teams.items()
-        }
+        return line_up(teams, joined=type(self).state is Game.state)
 
     def reset(self, key: Array, games: int) -> tuple[GameState, dict[str, View]]:
         world = self.start(key, games)

@@ -21,7 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..types import Box, Discrete, ShoalError, Space, Spec, View, nearest
+from ..types import Box, Discrete, ShoalError, Space, Spec, View, line_up, nearest
+from .adapters.teams import side_of
 from .base import Env
 
 CLOCKS = ("step", "step_count")  # what packages call the steps taken in an episode
@@ -120,12 +121,14 @@ class Jaxmarl(Borrowed):
         self.lists_legal = self._lister()
         self.lineup: dict[str, list[str]] = {}
         for agent in env.agents:
-            self.lineup.setdefault(ALONE if one_team else _prefix(agent), []).append(agent)
+            self.lineup.setdefault(ALONE if one_team else side_of(str(agent)), []).append(agent)
         self.sizes = {agent: math.prod(obs[agent].shape) for agent in env.agents}
         self.spaces = {agent: _space(env.action_space(agent), self.name) for agent in env.agents}
         self.own_state = "world_state" in obs or hasattr(env, "get_world_state")
         width = jax.eval_shape(self._state, obs, world).shape[0]
-        self.teams = _line_up({team: self._spec(agents, width) for team, agents in self.lineup.items()}, self.own_state)
+        self.teams = line_up(
+            {team: self._spec(agents, width) for team, agents in self.lineup.items()}, not self.own_state
+        )
         if hasattr(env, "max_steps") and _clock(world):
             self.limit = int(env.max_steps)
 
@@ -225,12 +228,6 @@ def _parameters(env: Any) -> set[str]:
     names = {name for kind in kinds for name in inspect.signature(kind.__init__).parameters}
     inner = vars(env).get("_env")
     return (names | (_parameters(inner) if inner is not None else set())) - {"self", "kwargs", "env_kwargs"}
-
-
-def _prefix(agent: str) -> str:
-    """`ally` of `ally_0`."""
-    head, _, number = str(agent).rpartition("_")
-    return head if head and number.isdigit() else ALONE if str(agent).isdigit() else str(agent)
 
 
 # -- gymnax -----------------------------------------------------------------------------------------------------------
@@ -436,18 +433,6 @@ def _widest(spaces: list[Space], env: str) -> Space:
     low = np.min([_padded(box.low, size, np.inf) for box in boxes], 0)
     high = np.max([_padded(box.high, size, -np.inf) for box in boxes], 0)
     return Box(_numbers(low), _numbers(high))
-
-
-def _line_up(teams: dict[str, Spec], own_state: bool) -> dict[str, Spec]:
-    """The teams, each told what follows from all of them together."""
-    widths = {team: spec.n * spec.action.size for team, spec in teams.items()}
-    alone = len(teams) == 1 and not own_state
-    return {
-        team: dataclasses.replace(
-            spec, rivals=sum(widths.values()) - widths[team], joined=alone and spec.state == spec.n * spec.obs
-        )
-        for team, spec in teams.items()
-    }
 
 
 def _unlike(sizes: list[int]) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ import numpy as np
 
 from ..types import Discrete, ShoalError, Spec
 
+WORDS = {"obs": "observation"}  # what a user calls a field
 TRIES = 5  # to open a match again after it broke
 
 
@@ -235,7 +236,7 @@ class Table:
         for team, spec, places in self.sides:
             glance = moment.teams[team]
             for name, place, value in zip(Glance._fields, places, glance, strict=True):
-                self._put(place, game, value, f"the {'observation' if name == 'obs' else name} of", spec.agents)
+                self._put(place, game, value, f"the {WORDS.get(name, name)} of", spec.agents)
             if isinstance(spec.action, Discrete) and not (glance.legal.any(-1) | ~glance.alive).all():
                 stuck = spec.agents[int((glance.alive & ~glance.legal.any(-1)).argmax())]
                 raise Broken(f"{stuck} is alive and has no legal action")

@@ -9,12 +9,11 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...types import ShoalError, Spec
+from ...types import ShoalError, Spec, line_up
 from ..host import Broken, Glance, Moment
 from .spaces import Choice, Reader, Writer, action_space
 
@@ -36,7 +35,7 @@ def group(names: list[str], teams: str) -> dict[str, list[str]]:
     """The agents of each team: by their names, `all` together, `each` alone, or as `red:red_0,red_1;blue:blue_*`."""
     if ":" in teams:
         return _as_told(names, teams)
-    kinds = {"": _by_name, "all": lambda name: "agent", "each": lambda name: name}
+    kinds = {"": side_of, "all": lambda name: "agent", "each": lambda name: name}
     if teams not in kinds:
         raise ShoalError(f"teams must be empty, all, each or like red:red_0,red_1;blue:blue_*, not {teams!r}.")
     groups: dict[str, list[str]] = {}
@@ -45,7 +44,7 @@ def group(names: list[str], teams: str) -> dict[str, list[str]]:
     return groups
 
 
-def _by_name(name: str) -> str:
+def side_of(name: str) -> str:
     """red_0 plays for red; a bare number for agent."""
     kind = re.fullmatch(r"(.*?)_?\d+", name)
     return (kind[1] if kind else name) or "agent"
@@ -91,7 +90,7 @@ class Roster:
         }
         self.seats = {seat.agent: seat for line in self.lines.values() for seat in line}
         size = sum(seat.reader.size for seat in self.seats.values()) if state is None else state
-        self.teams = _told({team: _spec(team, line, size) for team, line in self.lines.items()}, joined=state is None)
+        self.teams = line_up({team: _spec(team, line, size) for team, line in self.lines.items()}, state is None)
         self.legal = {team: _padding(self.teams[team], line) for team, line in self.lines.items()}
 
     def native(self, actions: dict[str, np.ndarray], agents: Iterable[Any]) -> dict[Any, Any]:
@@ -165,19 +164,6 @@ def _spec(team: str, line: list[Seat], state: int) -> Spec:
         action_sizes=tuple(widths) if len(set(widths)) > 1 else (),
         pixels=shapes.pop(),
     )
-
-
-def _told(teams: dict[str, Spec], joined: bool) -> dict[str, Spec]:
-    """The teams, each told what follows from all of them together."""
-    widths = {team: spec.n * spec.action.size for team, spec in teams.items()}
-    return {
-        team: replace(
-            spec,
-            rivals=sum(widths.values()) - widths[team],
-            joined=joined and len(teams) == 1 and not spec.obs_sizes and not spec.pixels,
-        )
-        for team, spec in teams.items()
-    }
 
 
 def _padding(spec: Spec, line: list[Seat]) -> np.ndarray:
