@@ -383,6 +383,21 @@ def test_teams_by_name_all_each_and_as_told():
     assert not open_match("pz:mpe2.simple_spread_v3", {}).teams["agent"].joined
 
 
+@pytest.mark.parametrize(
+    "name", ["pz:mpe2.simple_spread_v3", "pz:pettingzoo.classic.connect_four_v3", "gym:CartPole-v1"]
+)
+def test_nothing_is_told_of_a_state_that_nobody_looks_at(name: str) -> None:
+    """Making it may take longer than the step itself."""
+    env = Hosted(name).stateless
+    match = env.open()
+    moment = match.reset(0)
+    assert moment.state.shape == (0,) and {spec.state for spec in env.teams.values()} == {0}
+    told = open_match(name, {}).reset(0)
+    for team, glance in moment.teams.items():
+        np.testing.assert_array_equal(glance.obs, told.teams[team].obs)
+    assert told.state.size
+
+
 class Odd(gymnasium.Env):
     """Spaces of every kind; remembers what it was asked to do."""
 

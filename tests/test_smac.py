@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from skirmish import Skirmish
 
+from shoal.envs.adapters.how import How
 from shoal.envs.adapters.smac import SmacMatch
 from shoal.envs.host import Broken, Moment, Table, layout
 from shoal.types import Discrete, ShoalError
@@ -53,7 +53,7 @@ class Collapsing(Skirmish):
 
 
 def match(kind: type[Skirmish] = Skirmish, limit: int = 0, **options) -> SmacMatch:
-    return SmacMatch(kind(**options), SimpleNamespace(limit=limit))
+    return SmacMatch(kind(**options), How(limit=limit))
 
 
 def any_legal(moment: Moment, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -157,7 +157,7 @@ def test_a_collapse_is_a_fault_not_an_end():
 
 def test_what_lacks_the_interface_is_refused():
     with pytest.raises(ShoalError, match="lacks get_env_info"):
-        SmacMatch(object(), SimpleNamespace(limit=0))
+        SmacMatch(object(), How(limit=0))
 
 
 def test_a_table_plays_it_from_episode_to_episode():

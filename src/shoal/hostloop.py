@@ -147,23 +147,26 @@ class HostLoop(Loop):
         key, keys_play, keys = self._deal(state.key[0])
         clock = self._clock(state.steps)
         carries = jax.tree.map(lambda x: x[0], state.carries)
-        views = [jax.tree.map(lambda x: np.asarray(x[0]), state.views)]
+        streams = jax.tree.map(partial(_unfold, self.window + 1), state.views)
         done, broken = [], np.zeros((self.window, self.games), bool)
         acting, after = self._acting(state), carries
         for t in range(self.window):
-            actions, after, records = self._decide(*acting, clock, views[-1], after, keys_play, t)
+            seen = jax.tree.map(lambda x, t=t: x[t], streams)
+            actions, after, records = self._decide(*acting, clock, seen, after, keys_play, t)
             done.append(jax.device_get((actions, records)))
-            seen, broken[t], faults = stage.step(keys_play, t, done[-1][0])
-            views.append(jax.tree.map(np.array, seen))
+            views, broken[t], faults = stage.step(keys_play, t, done[-1][0])
+            for place, now in zip(jax.tree.leaves(streams), jax.tree.leaves(views), strict=True):
+                place[t + 1] = now
             self._bear(faults)
-        streams, (actions, records) = _stacked(views), _stacked(done)
+        actions, records = jax.tree.map(lambda *rows: np.stack(rows), *done)
+        last = jax.tree.map(lambda x: x[-1:].copy(), streams)
         ended = np.array(next(iter(streams.values())).first[1:])
         earned = jax.tree.map(np.array, jax.device_get(state.earned))
         _strike(streams, ended, earned, broken)
         self.dropped.extend(np.nonzero(broken)[1].tolist())
         state = state._replace(
             game={"episode": stage.episodes()[None]},
-            views=jax.tree.map(lambda x: x[None], views[-1]),
+            views=last,
             carries=jax.tree.map(lambda x: x[None], after),
             earned=earned,
             key=key[None],
@@ -228,8 +231,11 @@ def _shape(steps: int, x: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((1, steps, *x.shape), x.dtype)
 
 
-def _stacked(rows: list) -> Any:
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
+def _unfold(steps: int, x: Any) -> np.ndarray:
+    """Room for so many instants of one device's games, of which the first is known."""
+    room = np.empty((steps, *x.shape[1:]), x.dtype)
+    room[0] = x[0]
+    return room
 
 
 def _strike(streams: dict[str, View], ended: np.ndarray, earned: dict[str, np.ndarray], broken: np.ndarray) -> None:

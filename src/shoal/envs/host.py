@@ -9,6 +9,7 @@ Nothing here needs JAX: this is what the worker processes run.
 from __future__ import annotations
 
 import contextlib
+import math
 import mmap
 import os
 import traceback
@@ -76,6 +77,7 @@ class Hosted:
     name: str
     options: dict[str, Any] = field(default_factory=dict)
     told: dict[str, Spec] | None = field(default=None, compare=False)  # who plays, where that is known already
+    draws: bool = False  # its matches can be looked at
 
     @cached_property
     def teams(self) -> dict[str, Spec]:
@@ -87,14 +89,14 @@ class Hosted:
 
     @property
     def stateless(self) -> Hosted:
-        """The same for those who do not look at its state, which may be slow to make."""
-        return replace(self, options={"state": False} | self.options, told=None)
+        """The same for those who do not look at its state, which may be slow to make: it has none."""
+        return replace(self, options=self.options | {"state": None}, told=None)
 
-    def open(self, render: bool = False) -> Match:
-        """A match; one that can be looked at, if asked."""
+    def open(self) -> Match:
+        """A match."""
         from .adapters import open_match
 
-        return open_match(self.name, self.options, render)
+        return open_match(self.name, self.options, self.draws)
 
 
 class Fault(NamedTuple):
@@ -237,20 +239,26 @@ class Table:
             glance = moment.teams[team]
             for name, place, value in zip(Glance._fields, places, glance, strict=True):
                 self._put(place, game, value, f"the {WORDS.get(name, name)} of", spec.agents)
-            if isinstance(spec.action, Discrete) and not (glance.legal.any(-1) | ~glance.alive).all():
-                stuck = spec.agents[int((glance.alive & ~glance.legal.any(-1)).argmax())]
-                raise Broken(f"{stuck} is alive and has no legal action")
+            if isinstance(spec.action, Discrete) and not glance.legal.all():
+                stuck = glance.alive & ~glance.legal.any(-1)
+                if stuck.any():
+                    raise Broken(f"{spec.agents[int(stuck.argmax())]} is alive and has no legal action")
         self._put(self.arrays["state"], game, moment.state, "the state", ())
         self.arrays["first"][game], self.arrays["over"][game] = first, moment.over
 
     def _put(self, place: np.ndarray, game: int, value: np.ndarray, what: str, agents: tuple[str, ...]) -> None:
-        value = np.asarray(value)
-        if value.shape != place.shape[1:]:
+        kept, value = place[game], np.asarray(value)
+        if value.shape != kept.shape:
             whose = f" the {len(agents)} agents" if agents else ""
-            raise Broken(f"{what}{whose} has shape {value.shape}, where {place.shape[1:]} was promised")
-        place[game] = value
-        kept = place[game]  # a number too large for it is infinite there
-        if kept.dtype.kind == "f" and not np.isfinite(kept).all():
+            raise Broken(f"{what}{whose} has shape {value.shape}, where {kept.shape} was promised")
+        kept[...] = value  # a number too large for it is infinite there
+        if kept.dtype.kind == "f" and not _finite(kept):
             row = int((~np.isfinite(kept)).reshape(max(len(agents), 1), -1).any(-1).argmax())
             numbers = (value[row] if agents else value).tolist()
             raise Broken(f"{what}{f' {agents[row]}' if agents else ''} is not finite: {numbers}"[:500])
+
+
+def _finite(numbers: np.ndarray) -> bool:
+    """Whether all are; their squares tell it in one call, unless some are huge."""
+    flat = numbers.reshape(-1)
+    return math.isfinite(flat.dot(flat)) or bool(np.isfinite(flat).all())

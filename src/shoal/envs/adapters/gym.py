@@ -29,8 +29,9 @@ class GymMatch:
             {agent: reader(agent, space, how.strict) for agent, space in self._by_agent(seen).items()},
             {agent: writer(agent, space) for agent, space in self._by_agent(done).items()},
             how.teams,
-            None,
+            None if how.unseen is None else 0,
         )
+        self.state = how.unseen
         self.teams = self.roster.teams
         self.live: set[str] = set()
 
@@ -66,7 +67,7 @@ class GymMatch:
         for agent, value in seen.items():
             if self.roster.seats[agent].reader.masked:
                 masks[agent] = value[MASK]
-        return self.roster.moment(news._replace(obs=seen, masks=masks))
+        return self.roster.moment(news._replace(obs=seen, masks=masks), self.state)
 
     def _by_agent(self, parts: Any) -> dict[str, Any]:
         """What comes as one thing, or one for each agent, by agent."""

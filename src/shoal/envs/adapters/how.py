@@ -19,7 +19,7 @@ class How:
     """Who plays together: empty for by the agents' names (red_0 plays for red), all, each, or red:red_*;blue:blue_0."""
     limit: int = 0
     """Steps after which an episode is cut; 0 for the environment's own end."""
-    state: bool = True
+    state: bool | None = True
     """Whether to take the environment's own state, if it has one; else the state is all observations side by side."""
     strict: bool = False
     """Hold every observation against the space it was promised in, as check-env does; slow."""
@@ -32,8 +32,13 @@ class How:
         if not isinstance(self.limit, int) or isinstance(self.limit, bool) or self.limit < 0:
             raise ShoalError(f"limit must be a whole number of at least 0, not {self.limit!r}.")
         for option in ("state", "strict", "swap"):
-            if not isinstance(getattr(self, option), bool):
+            if not isinstance(getattr(self, option), bool) and (option != "state" or self.state is not None):
                 raise ShoalError(f"{option} must be True or False, not {getattr(self, option)!r}.")
+
+    @property
+    def unseen(self) -> np.ndarray | None:
+        """The state where nobody will look at it."""
+        return np.zeros(0, np.float32) if self.state is None else None
 
     @staticmethod
     def split(options: dict[str, Any]) -> tuple[How, dict[str, Any]]:

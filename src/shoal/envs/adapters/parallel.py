@@ -31,7 +31,7 @@ class World:
             raise ShoalError(f"{env} names no possible_agents: the environment must say who may ever play.")
         self.env = env
         env.reset(seed=0)  # before it, an environment may not tell its state
-        self.state = self._first_state() if how.state else None
+        self.state = self._first_state() if how.state else how.unseen
         self.roster = Roster(
             {agent: reader(str(agent), env.observation_space(agent), how.strict) for agent in agents},
             {agent: writer(str(agent), env.action_space(agent)) for agent in agents},
@@ -57,7 +57,7 @@ class World:
 
     def tell(self, news: News) -> Moment:
         """The moment of such news."""
-        if self.state is not None:
+        if self.state is not None and self.state.size:
             self.state = self._next_state(self.state, bool(news.alive))
         return self.roster.moment(news, self.state)
 

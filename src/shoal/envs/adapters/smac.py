@@ -15,6 +15,7 @@ import numpy as np
 
 from ...types import Discrete, ShoalError, Spec
 from ..host import Broken, Glance, Moment
+from .how import How
 
 TEAM = "agent"
 NEEDED = ("get_env_info", "reset", "step", "get_obs", "get_state", "get_avail_actions")
@@ -23,7 +24,7 @@ NEEDED = ("get_env_info", "reset", "step", "get_obs", "get_state", "get_avail_ac
 class SmacMatch:
     """One battle. `how.limit` is the number of steps after which time runs out; 0 leaves that to the battle."""
 
-    def __init__(self, env: Any, how: Any) -> None:
+    def __init__(self, env: Any, how: How):
         missing = [name for name in NEEDED if not callable(getattr(env, name, None))]
         if missing:
             raise ShoalError(f"{type(env).__name__} lacks {', '.join(missing)}, which SMAC's interface has.")
@@ -33,6 +34,8 @@ class SmacMatch:
         self.informs = False  # it has ever told anything in its info
         info = env.get_env_info()
         obs, state = (int(np.prod(info[shape])) for shape in ("obs_shape", "state_shape"))
+        self.unseen = how.unseen
+        state = state if self.unseen is None else 0
         agents = tuple(f"{TEAM}_{i}" for i in range(int(info["n_agents"])))
         self.teams = {TEAM: Spec(agents, obs, state, Discrete(int(info["n_actions"])))}
 
@@ -75,7 +78,7 @@ class SmacMatch:
         discount = np.where(ended, 0.0, self.alive).astype(np.float32)
         rewards = np.full(spec.n, reward, np.float32)
         obs = np.stack([np.ravel(row) for row in self.env.get_obs()]).astype(np.float32)
-        state = np.ravel(self.env.get_state()).astype(np.float32)
+        state = np.ravel(self.env.get_state()).astype(np.float32) if self.unseen is None else self.unseen
         return Moment({TEAM: Glance(obs, legal, self.alive, rewards, discount)}, state, over)
 
 

@@ -96,7 +96,8 @@ class Roster:
     def native(self, actions: dict[str, np.ndarray], agents: Iterable[Any]) -> dict[Any, Any]:
         """The actions of these agents as the environment wants them."""
         seats = [self.seats[agent] for agent in agents]
-        return {seat.agent: seat.writer.write(actions[seat.team][seat.place]) for seat in seats}
+        rows = {team: action.tolist() if action.ndim == 1 else action for team, action in actions.items()}
+        return {seat.agent: seat.writer.write(rows[seat.team][seat.place]) for seat in seats}
 
     def moment(self, news: News, state: np.ndarray | None = None) -> Moment:
         """What every team is told of an instant."""
