@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -58,38 +58,54 @@ class Evaluator:
         self.env, self.algorithms, self.episodes, self.greedy = env, algorithms, episodes, greedy
         self.games = min(episodes, AT_ONCE)
         self.faults: list[Fault] = []  # there never are any
-        self._run = jax.jit(self._play)
+        self._run, self._opened, self._stepped = jax.jit(self._play), jax.jit(self._open), jax.jit(self._step)
 
     def __call__(self, learners: dict, seed: int, clock: Clock, halted: Callable[[], bool] = never) -> Episodes:
         """`seed` alone decides the games: equal seeds face equal games. It is too short to be halted."""
-        rounds = -(-self.episodes // self.games)
-        keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), 0xE7A1), rounds)
-        played = [jax.device_get(self._run(learners, key, clock)) for key in keys]
+        played = [jax.device_get(self._run(learners, key, clock)) for key in self._keys(seed)]
         returns, length = jax.tree.map(lambda *rows: np.concatenate(rows)[: self.episodes], *played)
         return Episodes(returns, length)
+
+    def instants(self, learners: dict, seed: int, clock: Clock) -> Iterator[tuple[Tally, dict[str, Array]]]:
+        """The first of the same games one instant after the other, each with the actions that led there."""
+        tally, actions = self._opened(learners, self._keys(seed)[0]), {}
+        while not tally.over.all():
+            yield tally, actions
+            tally, actions = self._stepped(learners, clock, tally)
 
     def close(self) -> None:
         """Nothing is held."""
 
+    def _keys(self, seed: int) -> Array:
+        """One for each time that all games are played."""
+        rounds = -(-self.episodes // self.games)
+        return jax.random.split(jax.random.fold_in(jax.random.key(seed), 0xE7A1), rounds)
+
     def _play(self, learners: dict, key: Array, clock: Clock) -> tuple[dict[str, Array], Array]:
+        end = jax.lax.while_loop(
+            lambda tally: ~tally.over.all(),
+            lambda tally: self._step(learners, clock, tally)[0],
+            self._open(learners, key),
+        )
+        return end.returns, end.length
+
+    def _open(self, learners: dict, key: Array) -> Tally:
         key, key_reset = jax.random.split(key)
         game, views = self.env.reset(key_reset, self.games)
         carries = {team: algorithm.carry(learners[team], self.games) for team, algorithm in self.algorithms.items()}
         nothing = {team: jnp.zeros_like(view.reward) for team, view in views.items()}
-        start = Tally(
+        return Tally(
             Play(game, views, carries), key, nothing, jnp.zeros(self.games, jnp.int32), jnp.zeros(self.games, bool)
         )
-        end = jax.lax.while_loop(lambda tally: ~tally.over.all(), partial(self._step, learners, clock), start)
-        return end.returns, end.length
 
-    def _step(self, learners: dict, clock: Clock, tally: Tally) -> Tally:
+    def _step(self, learners: dict, clock: Clock, tally: Tally) -> tuple[Tally, dict[str, Array]]:
         key, *keys = jax.random.split(tally.key, 2 + len(self.algorithms))
-        play, _ = play_step(self.env, self.algorithms, learners, clock, self.greedy, tally.play, keys)
+        play, (_, actions, _) = play_step(self.env, self.algorithms, learners, clock, self.greedy, tally.play, keys)
         first = next(iter(play.views.values())).first
         over = tally.over | first  # the step that reopens a game shows that its episode had ended before
         going = ~over
         returns = {team: tally.returns[team] + view.reward * going[:, None] for team, view in play.views.items()}
-        return Tally(play, key, returns, tally.length + going, over)
+        return Tally(play, key, returns, tally.length + going, over), actions
 
 
 class HostEvaluator:
@@ -132,6 +148,7 @@ class HostEvaluator:
         carries = {team: algorithm.carry(acting[team], self.games) for team, algorithm in self.algorithms.items()}
         rows = {team: np.zeros((share.max(), self.games, spec.n)) for team, spec in self.env.teams.items()}
         lengths, done, step = np.zeros((share.max(), self.games), int), np.zeros(self.games, int), 0
+        self._look(arena, done, done < share, rows)
         while (done < share).any():
             views = jax.tree.map(np.array, arena.views())
             actions, carries = self._decide(tree, leaves, clock, views, carries, np.uint32(seed), step)
@@ -148,8 +165,12 @@ class HostEvaluator:
             for team, view in arena.views().items():
                 earned = rows[team][at] + np.asarray(view.reward) * going[:, None]
                 rows[team][at] = np.where(anew[:, None], 0.0, earned)
+            self._look(arena, at[0], going, rows)
             done += arena.arrays["over"] & going
         return rows, lengths
+
+    def _look(self, arena: Arena, row: np.ndarray, going: np.ndarray, rows: dict[str, np.ndarray]) -> None:
+        """Called at every instant, for whoever films: the row `[B]` each game is at, and whether it is still played."""
 
 
 def _decide(

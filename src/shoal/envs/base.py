@@ -8,16 +8,20 @@ its world.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from numbers import Integral
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from ..render import Scene
 from ..types import ShoalError, Spec, View, line_up
 
 BLOCK = 64  # games whose observations are laid out together
+MOST = 1_000_000  # of anything a game counts
 
 
 class Env(Protocol):
@@ -47,6 +51,7 @@ class Game:
     name: str
     teams: dict[str, Spec]
     limit: int  # steps after which time runs out
+    coloured = True  # teams are drawn in our colours
 
     def start(self, key: Array, games: int) -> Any:
         """The opening world of `games` games."""
@@ -89,6 +94,24 @@ class Game:
             else:
                 parts += [obs[team][:, i, :size] for i, size in enumerate(spec.obs_sizes)]
         return jnp.concatenate(parts, axis=1)
+
+    def scene(self, world: Any, actions: dict[str, np.ndarray]) -> Scene:
+        """What one game looks like, to be drawn: its `world` without `B`, and the `actions` that led there, `[N]` or
+        `[N,A]` by team; none at the opening."""
+        raise NotImplementedError
+
+    def drawable(self) -> None:
+        """Refuse to be drawn if nobody has said how."""
+        if type(self).scene is Game.scene:
+            raise ShoalError(f"{self.name} cannot be drawn: give it a scene, as docs/adding-a-game.md shows")
+
+    def pictures(self, states: Sequence[GameState], actions: Sequence[dict[str, np.ndarray]], game: int) -> Iterator:
+        """`[H,W,3]` of each instant of an episode of one of the games; the actions are those that led there."""
+        from ..render.draw import draw
+
+        worlds = [jax.tree.map(lambda leaf: np.asarray(leaf)[..., game], state.world) for state in states]
+        did = [{team: np.asarray(action)[game] for team, action in one.items()} for one in actions]
+        return draw([self.scene(world, one) for world, one in zip(worlds, did, strict=True)], self.teams)
 
     def line_up(self, teams: dict[str, Spec]) -> dict[str, Spec]:
         """The teams, each told what follows from all of them together."""
@@ -148,10 +171,12 @@ def _as_it_is(key: Array, first: Array, world: Any) -> Any:
 
 
 def at_least(least: int, **options: Any) -> None:
-    """Refuse an option that is not a whole number, or too small a one."""
+    """Refuse an option that is not a whole number, or too small or too large a one."""
     for option, value in options.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
             raise ShoalError(f"{option} must be a whole number of at least {least}, not {value!r}.")
+        if int(value) > MOST:
+            raise ShoalError(f"{option} must be at most {MOST:,}, not {value}.")
 
 
 def within(low: float, high: float, **options: Any) -> None:

@@ -13,7 +13,7 @@ import dataclasses
 import importlib
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -79,6 +79,22 @@ class Borrowed:
         world, seen = jax.lax.cond(first.any(), self._reopen, _as_played, key, first, (world, seen))
         return Played(world, seen.over), self._views(seen, first)
 
+    def drawable(self) -> None:
+        """Refuse to be drawn if nobody can."""
+        from ..render.borrowed import painter
+
+        if painter(self, jax.eval_shape(self.open, jax.random.PRNGKey(0))[0]) is None:
+            raise ShoalError(f"{self.name} cannot be drawn: neither Shoal nor its package has a picture of its states")
+
+    def pictures(self, states: Sequence[Played], actions: Sequence[Any], game: int) -> Iterator[np.ndarray]:
+        """`[H,W,3]` of each instant of an episode of one of the games."""
+        from ..render.borrowed import painter
+
+        worlds = [jax.tree.map(lambda leaf: leaf[game], state.world) for state in states]
+        paint = painter(self, worlds[0])
+        assert paint, "it is drawable"
+        return paint(self, worlds)
+
     def _open_all(self, key: Array, games: int) -> tuple[Any, Seen]:
         return _firm(jax.vmap(self.open)(_keys(key, games)))
 
@@ -112,6 +128,8 @@ class Borrowed:
 
 class Jaxmarl(Borrowed):
     """A game of JaxMARL: teams by the agents' names, `ally_0` and `ally_1` are of team `ally`."""
+
+    coloured = True  # teams are drawn in our colours
 
     def __init__(self, name: str, env: Any, one_team: bool = False) -> None:
         self.name, self.env = f"jaxmarl:{name}", env

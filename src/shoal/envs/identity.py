@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..render import Disc, Scene, Text
 from ..types import Box, Discrete, Space, Spec
 from .base import Game, at_least
 
@@ -33,6 +34,24 @@ class Tiny(Game):
 
     def _team(self, obs: int, action: Space) -> dict[str, Spec]:
         return self.line_up({"agent": Spec(tuple(f"agent_{i}" for i in range(self.n)), obs, self.n * obs, action)})
+
+    def scene(self, world: Any, actions: dict[str, np.ndarray]) -> Scene:
+        """Each agent with what it did, what that earned, and what it sees now."""
+        one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[..., None], world)
+        seen, earned = self.observe(one)["agent"][..., 0], self.reward(one)["agent"][:, 0]
+        alive = self.alive(one)
+        shapes: list = []
+        for i in range(self.n):
+            living = 1.0 if alive is None or alive["agent"][i, 0] else 0.25
+            did = np.ravel(actions["agent"][i]).tolist() if actions else []
+            answer = ", ".join(f"{value:.2g}" for value in did)
+            shapes.append(Disc((i + 0.5, 0), 0.3, "agent", answer or "?", f"agent_{i}", alpha=living))
+            sees = " ".join(f"{value:.2g}" for value in seen[i].tolist())
+            shapes += [Text((i + 0.5, 0.55), f"agent_{i}", 14, "ink", True), Text((i + 0.5, -0.45), sees, 12, "soft")]
+            if did:
+                paid = float(earned[i])
+                shapes.append(Text((i + 0.5, -0.62), f"earned {paid:.3g}", 13, "goal" if paid > 0 else "soft"))
+        return Scene(shapes, (-0.1, -0.85), (self.n + 0.1, 0.85))
 
 
 class Quiz(NamedTuple):

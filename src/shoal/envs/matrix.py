@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..render import Patch, Scene, Text
 from ..types import Discrete, Spec
 from .base import Game, at_least, within
 
@@ -65,6 +66,27 @@ class MatrixGame(Game):
 
     def terminal(self, world: Array, clock: Array) -> Array:
         return clock >= self.repetitions
+
+    def scene(self, world: np.ndarray, actions: dict[str, np.ndarray]) -> Scene:
+        """The table of the first two agents, with the cell they chose; others' choices pick which table it is."""
+        joint = [int(action) for team in self.sides for action in actions.get(team, ())]
+        tables = np.broadcast_to(self.payoff(), (len(world), *self.payoff().shape[-len(world) :]))
+        shown = tables[(..., *joint[2:])] if joint else tables.reshape(*tables.shape[:3], -1)[..., 0]
+        own = shown if np.ptp(shown, axis=0).any() else shown[:1]  # one number where all earn the same
+        rows, columns = shown.shape[1:]
+        agents = [agent for spec in self.teams.values() for agent in spec.agents]
+        shapes: list = [Text((columns / 2, 0.72), f"{agents[1]} chooses a column, {agents[0]} a row", 13, "soft")]
+        for row, column in np.ndindex(rows, columns):
+            low, high = (column + 0.04, -row - 0.96), (column + 0.96, -row - 0.04)
+            chosen, earned = joint[:2] == [row, column], own[:, row, column]
+            tone = ("soft", "goal", "bad")[int(np.sign(earned[0]))]
+            shapes.append(Patch(low, high, tone, 0.14 + 0.46 * chosen))
+            shapes += [Patch(low, high, "ink", hollow=True)] if chosen else []
+            value = " / ".join(f"{number:g}" for number in earned).replace("-", "−")
+            shapes.append(Text((column + 0.5, -row - 0.5), value, 22, "ink", chosen))
+        heads = [Text((column + 0.5, 0.22), str(column), 15, "soft", True) for column in range(columns)]
+        heads += [Text((-0.25, -row - 0.5), str(row), 15, "soft", True) for row in range(rows)]
+        return Scene([*shapes, *heads], (-0.6, -rows - 0.25), (columns + 0.25, 1.0))
 
 
 @dataclass(frozen=True)

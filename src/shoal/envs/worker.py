@@ -16,7 +16,7 @@ from .host import Hosted, Table, shared
 
 def main(about: dict[str, Any]) -> None:
     """Answer every order with a line: the faults of that step, or the error that ends it all."""
-    _die_with(about["parent"])
+    die_with(about["parent"])
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     env = Hosted(about["env"], about["options"])
     answers = os.fdopen(about["answers"], "w")
@@ -37,7 +37,7 @@ def _say(answers: Any, what: Any) -> None:
         answers.flush()
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Even while an environment hangs: Linux kills us when the parent's thread that started us is gone."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)

@@ -16,6 +16,8 @@ from .teams import News, Roster, fates
 
 def frame(env: Any) -> np.ndarray:
     """The picture an environment draws."""
+    if not hasattr(env, "render"):
+        raise Broken("the environment draws no picture: it has no render()")
     picture = env.render()
     if not isinstance(picture, np.ndarray) or picture.ndim != 3:
         raise Broken("the environment draws no picture: its render() gives no array of height, width and colours")

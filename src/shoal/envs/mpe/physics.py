@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ...render import Disc, Line, Patch, Scene
 from ...types import Box, Discrete, ShoalError, Spec
 from ..base import Game, at_least, within
 
@@ -44,6 +45,7 @@ class Landmark(NamedTuple):
     size: float = 0.05
     collides: bool = False
     reach: float = 1.0  # it starts within ±reach
+    look: str = ""  # the colour it is drawn in; empty for that of an obstacle if it collides, else of a landmark
 
 
 class World(NamedTuple):
@@ -168,6 +170,37 @@ class Particles(Game):
                 said.append((word == jnp.arange(agent.words)[:, None]).astype(jnp.float32))
         return jnp.concatenate(said) if said else silence
 
+    def aims(self, world: World) -> list[tuple[int, list[int]]]:
+        """For a picture: landmarks that are somebody's goal in one game, and whose."""
+        return []
+
+    def scene(self, world: World, actions: dict[str, np.ndarray]) -> Scene:
+        arena = [Patch((-1, -1), (1, 1), "field"), Patch((-1, -1), (1, 1), hollow=True)]
+        things = [
+            Disc(at, thing.size, thing.look or ("obstacle" if thing.collides else "landmark"), alpha=_veil(thing))
+            for thing, at in sorted(zip(self.landmarks, world.fixed, strict=True), key=lambda pair: -pair[0].size)
+        ]
+        ways, rings = [], []
+        for goal, seekers in self.aims(world):
+            rings.append(Disc(world.fixed[goal], self.landmarks[goal].size + 0.04, "goal", hollow=True))
+            ways += [Line([world.pos[i], world.fixed[goal]], self.agents[i].team, 1.2, 0.5, True) for i in seekers]
+        said = self._words(world.word)
+        people = [
+            Disc(at, agent.size, agent.team, short(agent.name), agent.name, said.get(agent.name, ""))
+            for agent, at in zip(self.agents, world.pos, strict=True)
+        ]
+        return Scene([*arena, *things, *rings, *ways, *people])
+
+    def _words(self, word: Any) -> dict[str, str]:
+        """The word that each speaker has said loudest, as a letter; nothing of those who are silent."""
+        said, start = {}, 0
+        for agent in self.agents:
+            own = word[start : start + agent.words]
+            start += agent.words
+            if own.any():
+                said[agent.name] = letter(int(own.argmax()))
+        return said
+
 
 @dataclass(frozen=True)
 class Nearsighted(Particles):
@@ -193,6 +226,22 @@ class Nearsighted(Particles):
         """`[N,M,2,B]` where each agent sees the others."""
         seen = without_self(relative(world.pos, world.pos))
         return nearest(seen, seen, self.num_agent_neighbors)
+
+
+def short(name: str) -> str:
+    """An agent in a picture: its number, or its first letter where there is but one of its kind."""
+    kind, _, number = name.rpartition("_")
+    return number if kind in ("agent", "adversary") else kind[:1].upper()
+
+
+def letter(word: int) -> str:
+    """A word in a picture."""
+    return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[word % 26]
+
+
+def _veil(thing: Landmark) -> float:
+    """One sees through what is large and does not collide."""
+    return 0.35 if thing.size > 0.2 and not thing.collides else 1.0
 
 
 def relative(origin: Array, target: Array) -> Array:

@@ -28,5 +28,8 @@ class Simple(Particles):
     def observe(self, world: World) -> dict[str, Array]:
         return {"agent": jnp.concatenate([world.vel, flat(relative(world.pos, world.fixed))], axis=1)}
 
+    def aims(self, world: World) -> list[tuple[int, list[int]]]:
+        return [(0, [0])]
+
     def reward(self, world: World) -> dict[str, Array]:
         return {"agent": -jnp.square(world.pos - world.fixed).sum(1)}

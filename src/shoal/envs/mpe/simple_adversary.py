@@ -40,6 +40,9 @@ class SimpleAdversary(Nearsighted):
         seen = jnp.concatenate([flat(self.near_landmarks(world)), flat(self.near_agents(world))], axis=1)
         return {"adversary": seen[:1], "agent": jnp.concatenate([self._to_goal(world)[1:], seen[1:]], axis=1)}
 
+    def aims(self, world: World) -> list[tuple[int, list[int]]]:
+        return [(int(world.goal[0]), list(range(1, len(self.agents))))]
+
     def reward(self, world: World) -> dict[str, Array]:
         distance = length(self._to_goal(world))
         team = distance[0] - distance[1:].min(0)

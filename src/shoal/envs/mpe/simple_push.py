@@ -38,6 +38,9 @@ class SimplePush(Particles):
         agent = [world.vel[1], self._to_goal(world)[1], colour, landmarks[1], colours, other[1]]
         return {"adversary": jnp.concatenate(adversary)[None], "agent": jnp.concatenate(agent)[None]}
 
+    def aims(self, world: World) -> list[tuple[int, list[int]]]:
+        return [(int(world.goal[0]), [1])]
+
     def reward(self, world: World) -> dict[str, Array]:
         adversary, agent = length(self._to_goal(world))
         return {"adversary": (agent - adversary)[None], "agent": -agent[None]}

@@ -42,6 +42,9 @@ class SimpleReference(Particles):
         heard = world.word.reshape(2, WORDS, -1)[::-1]
         return {"agent": jnp.concatenate([world.vel, landmarks, colours, heard], axis=1)}
 
+    def aims(self, world: World) -> list[tuple[int, list[int]]]:
+        return [(int(world.goal[0]), [1]), (int(world.goal[1]), [0])]
+
     def reward(self, world: World) -> dict[str, Array]:
         target = jnp.stack([pick(world.fixed, goal) for goal in world.goal])
         own = -length(world.pos[::-1] - target)

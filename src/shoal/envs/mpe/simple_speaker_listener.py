@@ -34,6 +34,9 @@ class SimpleSpeakerListener(Particles):
         speaker = tint(world.goal[0], 3, base=0.15, extra=0.5)
         return {"agent": padded([speaker, jnp.concatenate([world.vel[1], landmarks[1], world.word])])}
 
+    def aims(self, world: World) -> list[tuple[int, list[int]]]:
+        return [(int(world.goal[0]), [1])]
+
     def reward(self, world: World) -> dict[str, Array]:
         away = world.pos[1] - pick(world.fixed, world.goal[0])
         return {"agent": jnp.stack([-jnp.square(away).sum(0)] * 2)}

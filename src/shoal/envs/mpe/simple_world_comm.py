@@ -52,8 +52,8 @@ class SimpleWorldComm(Particles):
     def landmarks(self) -> tuple[Landmark, ...]:
         return (
             *(Landmark(0.2, collides=True, reach=0.9),) * self.num_obstacles,
-            *(Landmark(FOOD, reach=0.9),) * self.num_food,
-            *(Landmark(FOREST, reach=0.9),) * self.num_forests,
+            *(Landmark(FOOD, reach=0.9, look="food"),) * self.num_food,
+            *(Landmark(FOREST, reach=0.9, look="forest"),) * self.num_forests,
         )
 
     def observe(self, world: World) -> dict[str, Array]:
