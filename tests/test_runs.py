@@ -19,6 +19,8 @@ from shoal import algorithms, envs, presets, runs, trainer
 from shoal.assemble import assemble
 from shoal.config import Config, Settings, fill
 from shoal.display import Display
+from shoal.log import Log
+from shoal.notes import Diverged
 from shoal.player import Player
 from shoal.types import ShoalError
 
@@ -57,11 +59,13 @@ def test_the_folder_holds_everything(done: trainer.Result):
         "summary.json",
         "curve.png",
         "policy",
+        "best",
         "tensorboard",
         "checkpoints",
         ".lock",
     }
-    assert {file.name for file in (done.path / "policy").iterdir()} == {"weights.safetensors", "policy.json"}
+    for place in ("policy", "best"):
+        assert {file.name for file in (done.path / place).iterdir()} == {"weights.safetensors", "policy.json"}
     assert any((done.path / "tensorboard").iterdir())
     assert (done.path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
@@ -70,7 +74,7 @@ def test_the_protocol_is_stored(done: trainer.Result):
     """Trap 26: the update-to-data ratio; traps 17 and 25: pooling and evaluation rule."""
     protocol = json.loads((done.path / "config.json").read_text())["protocol"]
     assert protocol["teams"] == {"agent": {"reward": "own", "updates_per_step": 4}}
-    assert protocol["evaluation"] == {"actions": "greedy", "episodes": 3}
+    assert protocol["evaluation"] == {"actions": "greedy", "episodes": 3, "exploration": "none"}
     assert set(protocol["versions"]) == {"shoal", "jax", "numpy", "python"}
     assert protocol["devices"] == 2
 
@@ -254,16 +258,13 @@ def test_mistakes_from_python_are_shoal_errors(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_signal_ends_the_run_cleanly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    note = trainer.Trainer._note_metrics
+def test_a_signal_ends_the_run_cleanly(tmp_path: Path):
+    class Killer(shoal.Callback):
+        def on_iteration(self, run: Any, values: Any) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
 
-    def interrupted(self: trainer.Trainer, *args: Any) -> None:
-        note(self, *args)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(trainer.Trainer, "_note_metrics", interrupted)
     before = signal.getsignal(signal.SIGTERM)
-    result = run(tmp_path, name="cut")
+    result = run(tmp_path, name="cut", callbacks=[Killer()])
     assert result.stopped == signal.SIGTERM and 0 < result.steps < 160
     assert signal.getsignal(signal.SIGTERM) is before
     assert json.loads((result.path / "summary.json").read_text())["stopped"] == signal.SIGTERM
@@ -284,7 +285,9 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path):
         "agent": {"actor_loss": np.array([0.0, 1.0]), "critic_loss": np.array([1.0, np.nan])},
         "steps": np.array([20, 40]),
         "returns": {"agent": np.zeros(2), "episodes": np.zeros(2)},
+        "each": {"agent": np.zeros((2, 2))},
     }
-    with trainer.Log(path) as log, pytest.raises(trainer.Diverged, match="agent/critic_loss stopped being a number"):
-        under_way._note_metrics(log, metrics, 1.0)
+    with Log(path) as log, pytest.raises(Diverged, match="agent/critic_loss stopped being a number"):
+        under_way._attend(path, log)
+        under_way.notes.metrics(metrics, 1.0, {})
     assert lines(path)[-1]["agent/critic_loss"] is None

@@ -9,10 +9,11 @@ if TYPE_CHECKING:
     from .api import load as load
     from .api import resume as resume
     from .api import train as train
+    from .callbacks import Callback as Callback
     from .types import ShoalError as ShoalError
 
 __version__ = "0.1.0"
-_HOMES = {"load": ".api", "resume": ".api", "train": ".api", "ShoalError": ".types"}
+_HOMES = {"load": ".api", "resume": ".api", "train": ".api", "Callback": ".callbacks", "ShoalError": ".types"}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import algorithms, envs, presets
+from . import algorithms, envs, presets, seeds
+from .callbacks import Callback
 from .config import Config, Settings
 from .devices import setup
 from .player import load
@@ -25,6 +27,7 @@ def train(
     env: dict[str, Any] | None = None,
     preset: bool = True,
     quiet: bool = False,
+    callbacks: Sequence[Callback] = (),
     **options: Any,
 ) -> Result:
     """`train("mappo", "mpe/simple_spread", steps=2e6, env={"N": 5}, lr=1e-3)`, or `train("mpe/simple_tag",
@@ -38,13 +41,21 @@ def train(
         config, used = _one(ids[0], ids[1], env or {}, preset, options)
     if used and not quiet:
         print(presets.note(used, config.env, "preset=False"), flush=True)
-    return run(config, quiet)
+    if config.settings.seeds > 1:
+        if callbacks:
+            raise ShoalError(
+                "callbacks cannot follow several seeds, which have processes of their own: train one by one"
+            )
+        return seeds.train(config, quiet)
+    return run(config, quiet, callbacks)
 
 
-def resume(run: str | Path, quiet: bool = False) -> Result:
+def resume(run: str | Path, quiet: bool = False, callbacks: Sequence[Callback] = ()) -> Result:
     """Go on with a run that was interrupted, from its newest checkpoint."""
     setup()
-    return go_on(Path(run), quiet)
+    if seeds.is_group(Path(run)):
+        return seeds.resume(Path(run), quiet)
+    return go_on(Path(run), quiet, callbacks)
 
 
 def _one(

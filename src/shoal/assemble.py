@@ -6,15 +6,19 @@ import dataclasses
 import json
 import sys
 from dataclasses import make_dataclass
+from functools import cache
+from pathlib import Path
 from typing import Annotated, Any
 
 from . import algorithms, envs, presets
 from .config import Config, Settings, fill
 from .flags import flags, parse
+from .runs import naming, read_json
 from .types import ShoalError, nearest
 
 NO_PRESET = "--no-preset"
 TEAM = "--team"
+SAVED = ".json"
 PYTHONS = {"True": "true", "False": "false", "None": "null"}  # its own words for what JSON has
 SELF_PLAY = "--self-play"  # or --self-play=<rule of past>
 BARE = "shoal train <algorithm> <env> [options], or shoal train --team <team>=<algorithm> … <env> [options]"
@@ -24,6 +28,8 @@ def assemble(args: list[str]) -> tuple[Config, str]:
     """The config that the words mean, and what the user should be told about it."""
     rivals = [word for word in args if word.partition("=")[0] == SELF_PLAY]
     ids, teams, args, preset = _split([word for word in args if word not in rivals])
+    if len(ids) == 1 and ids[0].endswith(SAVED) and not teams and not rivals:
+        return _again(Path(ids[0]), args), ""
     if len(ids) not in ((1, 2) if teams else (2,)):
         if "--help" in args or "-h" in args:
             _bare_help()
@@ -38,6 +44,15 @@ def assemble(args: list[str]) -> tuple[Config, str]:
     if teams:
         return _several(env, default, teams, args, preset)
     return _one(env, str(default), args, preset)
+
+
+def _again(path: Path, args: list[str]) -> Config:
+    """A config that was saved, but for the run's own settings that the flags change."""
+    content = read_json(path, "where a config was saved")
+    with naming(path):
+        config = Config.from_json(content.get("config", content) if isinstance(content, dict) else content)
+    title = f"Train again what {path} says, with other settings of the run: shoal train {path} --seed 7"
+    return dataclasses.replace(config, settings=parse(Settings, config.settings, args, f"shoal train {path}", title))
 
 
 def _one(env: str, name: str, args: list[str], preset: bool) -> tuple[Config, str]:
@@ -199,6 +214,7 @@ def _said(words: list[str]) -> bool:
     return bool(words) and words[0] in (*PYTHONS, *PYTHONS.values())
 
 
+@cache
 def _switches() -> set[str]:
     """Flags without a value, of anything that has flags: no word after them belongs to them."""
     everything = [Settings, *envs.GAMES.values(), *(kind.Config for kind in algorithms.ALGORITHMS.values())]

@@ -23,7 +23,8 @@ from . import runs
 from .types import ShoalError, TrainState
 
 FOLDER, STATE, ABOUT = "checkpoints", "state.safetensors", "checkpoint.json"
-FORMAT = 1
+BEST = "best/"  # in front of the names of arrays that are not the state's, but the best policy's so far
+FORMAT = 2
 
 
 class Keeper:
@@ -34,17 +35,23 @@ class Keeper:
         self.pool = ThreadPoolExecutor(1)
         self.writing: Future | None = None
 
-    def save(self, state: TrainState, about: dict[str, Any]) -> None:
-        """Training waits for the copy, and for the checkpoint before this if that is still being written."""
-        self.settle()
+    def save(self, state: TrainState, about: dict[str, Any], best: dict[str, Any] | None = None) -> None:
+        """Training waits for the copy; the checkpoint before this must be settled.
+
+        `best` are the learners of the best policy so far: a run that is resumed must not take one it had later."""
         copy = {name: np.array(leaf, order="C") for name, leaf in runs.named(jax.device_get(state)).items()}
+        copy |= {f"{BEST}{name}": np.array(leaf, order="C") for name, leaf in runs.named(best or {}).items()}
         self.writing = self.pool.submit(write, self.run, copy, about, self.keep)
 
-    def settle(self) -> None:
-        """Until all is on the disk."""
-        if self.writing is not None:
-            self.writing.result()
-        self.writing = None
+    @property
+    def idle(self) -> bool:
+        """Nothing is being written."""
+        return self.writing is None or self.writing.done()
+
+    def settle(self) -> Path | None:
+        """Wait until all is on the disk; the checkpoint written since it was last asked, if there is one."""
+        writing, self.writing = self.writing, None
+        return writing.result() if writing else None
 
     def close(self) -> None:
         self.settle()
@@ -55,27 +62,32 @@ def write(run: Path, arrays: dict[str, np.ndarray], about: dict[str, Any], keep:
     """One checkpoint; afterwards only the `keep` newest are left."""
     from safetensors.numpy import save
 
-    place = run / FOLDER / f"{about['steps']:012d}"
-    temporary = place.with_suffix(".tmp")
+    there = place(run, about["steps"])
+    temporary = there.with_suffix(".tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
         blob = save(arrays)
-        _flushed(temporary / STATE, blob)
+        flushed(temporary / STATE, blob)
         facts = about | {"format": FORMAT}
         runs.write_json(temporary / ABOUT, facts | {"sha256": _checksum(blob, facts)})
-        _sync(temporary / ABOUT)
-        _sync(temporary)
-        shutil.rmtree(place, ignore_errors=True)
-        os.replace(temporary, place)
-        _sync(place.parent)
+        sync(temporary / ABOUT)
+        sync(temporary)
+        shutil.rmtree(there, ignore_errors=True)
+        os.replace(temporary, there)
+        sync(there.parent)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         why = error.strerror or error
-        raise ShoalError(f"a checkpoint cannot be written to {place.parent} ({why}); those before it stay") from None
+        raise ShoalError(f"a checkpoint cannot be written to {there.parent} ({why}); those before it stay") from None
     for old in list(places(run))[keep:]:
         shutil.rmtree(old, ignore_errors=True)
-    return place
+    return there
+
+
+def place(run: Path, steps: int) -> Path:
+    """Where the checkpoint after so many steps is."""
+    return run / FOLDER / f"{steps:012d}"
 
 
 def places(run: Path) -> Iterator[Path]:
@@ -99,6 +111,18 @@ def newest(run: Path, like: TrainState) -> tuple[TrainState, dict[str, Any], lis
 
 def read(place: Path, like: TrainState) -> tuple[TrainState, dict[str, Any]]:
     """One checkpoint, if every byte of it is as it was written and it fits."""
+    about, leaves = opened(place)
+    return _fitted(place, like, {name: leaf for name, leaf in leaves.items() if not name.startswith(BEST)}), about
+
+
+def best(place: Path, like: dict[str, Any]) -> dict[str, Any]:
+    """The learners of the best policy there was when it was written."""
+    leaves = opened(place)[1]
+    return _fitted(place, like, {name[len(BEST) :]: leaf for name, leaf in leaves.items() if name.startswith(BEST)})
+
+
+def opened(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What is said in a checkpoint and its arrays by name, if every byte is as it was written."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -112,14 +136,17 @@ def read(place: Path, like: TrainState) -> tuple[TrainState, dict[str, Any]]:
     if about.pop("sha256", "") != _checksum(blob, about):
         raise ShoalError(f"the checkpoint {place} is damaged: its checksum does not fit")
     try:
-        leaves = load(blob)
+        return about, load(blob)
     except SafetensorError as error:
         raise ShoalError(f"the checkpoint {place} cannot be read: {error}") from None
+
+
+def _fitted(place: Path, like: Any, leaves: dict[str, np.ndarray]) -> Any:
     wanted = runs.named(like)
     shapes = {name: (leaf.shape, leaf.dtype) for name, leaf in leaves.items()}
     if shapes != {name: (np.shape(leaf), np.dtype(leaf.dtype)) for name, leaf in wanted.items()}:
         raise ShoalError(f"the checkpoint {place} does not fit its run's config")
-    return jax.tree.unflatten(jax.tree.structure(like), [leaves[name] for name in wanted]), about
+    return jax.tree.unflatten(jax.tree.structure(like), [leaves[name] for name in wanted])
 
 
 def _checksum(blob: bytes, facts: dict[str, Any]) -> str:
@@ -127,14 +154,16 @@ def _checksum(blob: bytes, facts: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode() + blob).hexdigest()
 
 
-def _flushed(path: Path, content: bytes) -> None:
+def flushed(path: Path, content: bytes) -> None:
+    """A file that is on the disk when this returns."""
     with path.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Until a file or folder is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -10,12 +11,16 @@ from pathlib import Path
 
 from .types import ShoalError, nearest
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a disk says that takes no more
 INTRO = """\
 Shoal trains teams of agents.
 
   shoal train <algorithm> <env> [options]   train, evaluate, and leave a run folder
   shoal resume <run>                        go on with a run that was interrupted
   shoal evaluate <run> [options]            play a finished run's policy again
+  shoal watch <run> [options]               write a video of it, or of `random <env>`
+  shoal campaign <algorithms> <envs> …      train all of them with several seeds, and write a report
+  shoal report <folder>                     the same report on all runs in a folder
   shoal list                                the algorithms and environments there are
   shoal info <algorithm or env>             what one of them is, and its options
   shoal check-env <env>                     does an environment keep the contract?
@@ -45,6 +50,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone
         sys.stderr.close()
         return 141
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        print(f"shoal: nothing more can be written ({error.strerror}): make room, then shoal resume", file=sys.stderr)
+        return 1
 
 
 def _dispatch(argv: list[str]) -> int:
@@ -52,6 +62,9 @@ def _dispatch(argv: list[str]) -> int:
         "train": _train,
         "resume": _resume,
         "evaluate": _evaluate,
+        "watch": _watch,
+        "campaign": _campaign,
+        "report": _report,
         "list": _list,
         "info": _info,
         "check-env": _check_env,
@@ -75,11 +88,11 @@ def _train(args: list[str]) -> int:
 
     setup()
     config, note = assemble(args)
-    from .trainer import train
+    from . import seeds, trainer
 
     if note:
         print(note, flush=True)
-    result = train(config)
+    result = (seeds if config.settings.seeds > 1 else trainer).train(config)
     return 128 + result.stopped if result.stopped else 0
 
 
@@ -88,14 +101,17 @@ def _resume(args: list[str]) -> int:
 
     if len(args) != 1 or args[0].startswith("-"):
         if "--help" in args or "-h" in args:
-            print("shoal resume <run>: go on with a run that was interrupted, from its newest checkpoint. Nothing is")
-            print("to be repeated: the run folder says all.")
+            print("shoal resume <run>: go on with a run that was interrupted, from its newest checkpoint, or with")
+            print("what is left of a group (--seeds) or a campaign. Nothing is to be repeated: the folder says all.")
             return 0
         raise ShoalError("say one run and nothing else: shoal resume <run>")
     setup()
-    from .trainer import resume
+    if (Path(args[0]) / "campaign.json").exists():
+        return _campaign(args)
+    from . import seeds, trainer
 
-    result = resume(Path(args[0]))
+    run = Path(args[0])
+    result = (seeds if seeds.is_group(run) else trainer).resume(run)
     return 128 + result.stopped if result.stopped else 0
 
 
@@ -152,6 +168,26 @@ def _evaluate(args: list[str]) -> int:
         told = f"return of one agent {score['return']:.2f} ± {score['deviation']:.2f} between episodes"
         print(f"team {team}{who}: {told}{won}")
     return 0
+
+
+def _campaign(args: list[str]) -> int:
+    from .campaign.command import campaign
+    from .devices import setup
+
+    setup()
+    return campaign(args)
+
+
+def _report(args: list[str]) -> int:
+    from .campaign.command import report
+
+    return report(args)
+
+
+def _watch(args: list[str]) -> int:
+    from .watch import command
+
+    return command(args)
 
 
 def _list(args: list[str]) -> int:

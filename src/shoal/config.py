@@ -20,6 +20,8 @@ from .envs.host import Hosted
 from .types import Share, ShoalError, Spec, nearest
 
 SHORT = 20_000  # steps
+TRACKERS = ("wandb", "mlflow")  # who else a run may be logged to
+WHOLE, REAL = 2**32 - 1, 1e30  # beyond these no setting makes sense, and no array could hold it
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Settings:
     """Environment steps to train for; a step moves all agents of one game once."""
     seed: int = 0
     """Decides everything random: equal seeds repeat a run exactly."""
+    seeds: int = 1
+    """Runs to train side by side, with this seed and those after it, each on one device unless more are asked for."""
     games: int = 128
     """Games played in parallel, over all devices."""
     window: int = 25
@@ -48,17 +52,25 @@ class Settings:
     """Episodes of each evaluation, on games of their own."""
     greedy: bool = True
     """Evaluate the most likely actions instead of sampled ones."""
+    film: int = 0
+    """Episodes of each evaluation to film, into the run's folder and TensorBoard."""
     save_every: int = 0
     """Environment steps between two checkpoints; 0 is a tenth of the run."""
     keep: int = 2
     """Checkpoints to keep, the newest."""
+    best: str = ""
+    """Team whose score in evaluations decides which policy is kept as the best; empty takes the first that learns."""
+    track: str = ""
+    """Also log to wandb, to mlflow or to both: wandb,mlflow."""
+    project: str = "shoal"
+    """Project of Weights & Biases or experiment of MLflow that the run goes to."""
     out: str = "runs"
     """Folder in which the run's own folder is made."""
     name: str = ""
     """Name of that folder; empty makes one of algorithm, environment, seed and time."""
 
     def __post_init__(self) -> None:
-        for size in ("steps", "games", "window", "eval_episodes", "keep"):
+        for size in ("steps", "seeds", "games", "window", "eval_episodes", "keep"):
             if getattr(self, size) < 1:
                 raise ShoalError(f"{size} must be at least 1, not {getattr(self, size)}")
         if not self.patience > 0:  # nor is it no number
@@ -68,9 +80,19 @@ class Settings:
         for count in ("devices", "evaluations", "seed", "tolerance", "save_every"):
             if getattr(self, count) < 0:
                 raise ShoalError(f"{count} must not be negative, not {getattr(self, count)}")
-        if self.seed >= 2**32 or self.steps >= 2**32:
-            raise ShoalError("seed and steps must be smaller than 2**32")
-        if not self.out or self.name != self.name.strip("/. ") or "/" in self.name:
+        if self.seeds > 1000 or self.seed + self.seeds > 2**32:
+            raise ShoalError(
+                f"seeds must be at most 1,000, and each smaller than 2**32, not {self.seed} and {self.seeds} on"
+            )
+        if not 0 <= self.film <= 100:
+            raise ShoalError(f"film must be 0 to 100 episodes, not {self.film}")
+        if self.evaluations > 10_000:
+            raise ShoalError(f"evaluations must be at most 10,000, not {self.evaluations}")
+        for word in self.track.split(",") if self.track else ():
+            if word not in TRACKERS:
+                raise ShoalError(f"track must be of {', '.join(TRACKERS)}, not {word!r}{nearest(word, TRACKERS)}")
+        plain = self.out.isprintable() and self.name.isprintable() and len(self.name.encode()) < 200
+        if not plain or not self.out or self.name != self.name.strip("/. ") or "/" in self.name:
             raise ShoalError("name must be a plain folder name and out the folder it goes into")
 
 
@@ -88,6 +110,8 @@ class Config:
     def __post_init__(self) -> None:
         self._check_teams()
         s = self.settings
+        for config in (s, *(config for _, config in self.teams.values())):
+            bounded(config)
         for algorithm in self.algorithms.values():
             algorithm.check(self.share)
         if s.steps < s.games * s.window:
@@ -103,6 +127,9 @@ class Config:
                 raise ShoalError(f"{self.env} has no team {team!r}{nearest(team, self.game.teams)}: it has {sides}")
             if not isinstance(config, algorithms.find(name).Config):
                 raise ShoalError(f"{name} is set by a {algorithms.find(name).Config.__name__}, not {config!r}")
+        if self.settings.best not in ("", *self.game.teams):
+            hint = nearest(self.settings.best, self.game.teams)
+            raise ShoalError(f"best must be a team of {self.env}, not {self.settings.best!r}{hint}: it has {sides}")
         for team in self.game.teams:
             if team not in self.teams:
                 raise ShoalError(f"team {team!r} of {self.env} has no algorithm: its teams are {sides}")
@@ -166,12 +193,14 @@ class Config:
         return {"env": self.env, "options": self.options, "teams": teams, "settings": dataclasses.asdict(self.settings)}
 
     @classmethod
-    def from_json(cls, plain: dict[str, Any]) -> Config:
-        """What `to_json` wrote."""
-        teams = {team: (one["algorithm"], one["options"]) for team, one in plain["teams"].items()}
-        origins = {team: one["origin"] for team, one in plain["teams"].items() if "origin" in one}
-        told = {team: Spec.from_json(one["spec"]) for team, one in plain["teams"].items() if "spec" in one}
-        return cls.build(plain["env"], teams, plain["options"], plain["settings"], origins, told)
+    def from_json(cls, plain: Any) -> Config:
+        """What `to_json` wrote; of anything else it is said what is wrong with it."""
+        sides = entry(plain, "teams", dict)
+        teams = {team: (entry(one, "algorithm", str), entry(one, "options", dict)) for team, one in sides.items()}
+        origins = {team: one["origin"] for team, one in sides.items() if "origin" in one}
+        told = {team: _spec(team, one["spec"]) for team, one in sides.items() if "spec" in one}
+        options, settings = entry(plain, "options", dict), entry(plain, "settings", dict)
+        return cls.build(entry(plain, "env", str), teams, options, settings, origins, told)
 
     @classmethod
     def build(
@@ -200,6 +229,35 @@ def fill(cls: type, values: dict[str, Any], owner: str) -> Any:
     return cls(**{name: fit(hints[name], value, name) for name, value in values.items()})
 
 
+def entry(plain: Any, name: str, kind: type) -> Any:
+    """What a file says under a name, if it is there and what it should be; a whole number is a count."""
+    value = plain.get(name) if isinstance(plain, dict) else None
+    if not isinstance(value, kind) or (kind is int and not (type(value) is int and 0 <= value <= WHOLE)):
+        raise ShoalError(f"{name!r} is missing there, or is not {_kind(kind)}")
+    return value
+
+
+def _spec(team: str, plain: Any) -> Spec:
+    """A team as it was saved."""
+    try:
+        spec = Spec.from_json(plain)
+        sizes = (spec.obs, spec.state, spec.rivals, spec.action.size, *spec.obs_sizes, *spec.action_sizes, *spec.pixels)
+        if all(type(size) is int for size in sizes) and all(isinstance(agent, str) for agent in spec.agents):
+            return spec
+    except (AttributeError, KeyError, TypeError, ValueError):
+        pass
+    raise ShoalError(f"the spec of team {team!r} is not as shoal saved it")
+
+
+def bounded(config: Any) -> None:
+    """Refuse numbers of a dataclass that are none, or that nothing could be made of."""
+    for name, value in vars(config).items():
+        if isinstance(value, float) and not abs(value) <= REAL:
+            raise ShoalError(f"{name} must be a finite number, at most {REAL:g}, not {value}")
+        if isinstance(value, int) and abs(value) > WHOLE:
+            raise ShoalError(f"{name} must be smaller than 2**32, not {value}")
+
+
 def fit(kind: Any, value: Any, name: str) -> Any:
     """`value` as the type of its field: 2e6 is a whole number, 1 is a number, "yes" is neither."""
     arms = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
@@ -218,4 +276,5 @@ def _kind(arm: Any) -> str:
     if get_origin(arm) is Literal:
         return "one of " + ", ".join(map(str, get_args(arm)))
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
+    words |= {dict: "a table of names and values"}
     return words.get(arm, str(arm))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -61,6 +62,18 @@ class Log:
         for name, value in values.items():
             self.events.add_scalar(name, value, step)
 
+    def video(self, name: str, frames: np.ndarray, fps: int, step: int) -> None:
+        """`frames [T,H,W,3]` of bytes as an animation that TensorBoard shows among its images."""
+        from PIL import Image
+        from tensorboardX.proto.summary_pb2 import Summary  # type: ignore[attr-defined]
+
+        first, *rest = (Image.fromarray(frame) for frame in np.asarray(frames, np.uint8))
+        film = io.BytesIO()
+        first.save(film, "GIF", save_all=True, append_images=rest, duration=round(1000 / fps), loop=0)
+        height, width = np.shape(frames)[1:3]
+        image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=film.getvalue())
+        self.events.file_writer.add_summary(Summary(value=[Summary.Value(tag=name, image=image)]), step)  # type: ignore
+
     def fault(self, fault: Fault) -> None:
         """How a game on the host broke."""
         with (self.run / runs.FAULTS).open("a") as file:
@@ -75,8 +88,16 @@ class Log:
         self.episodes.flush()
 
 
-def read(run: Path, teams: dict[str, Spec]) -> tuple[list[Point], list[tuple[int, dict[str, float]]]]:
-    """The evaluations and the training returns that a run has logged so far."""
+class History(NamedTuple):
+    """What a run has logged so far."""
+
+    points: list[Point]  # its evaluations
+    training: list[tuple[int, dict[str, float]]]  # step and mean return by team
+    before: dict[str, float]  # the scores of the first evaluation, to the bit
+
+
+def read(run: Path, teams: dict[str, Spec]) -> History:
+    """From its files."""
     lines = [json.loads(line) for line in (run / runs.METRICS).read_text().splitlines()]
     training = [
         (line["env_step"], {team: line[f"{team}/return"] for team in teams if f"{team}/return" in line})
@@ -84,12 +105,13 @@ def read(run: Path, teams: dict[str, Spec]) -> tuple[list[Point], list[tuple[int
     ]
     with (run / runs.EPISODES).open(newline="") as file:
         rows = list(csv.DictReader(file))
+    looks = [line for line in lines if "evaluation/length" in line]
     points = []
-    for line in lines:
-        if "evaluation/length" in line:
-            mine = [row for row in rows if int(row["env_step"]) == line["env_step"]]
-            points.append(Point(line["env_step"], line["seconds"], _episodes(mine, teams)))
-    return points, [(step, returns) for step, returns in training if returns]
+    for line in looks:
+        mine = [row for row in rows if int(row["env_step"]) == line["env_step"]]
+        points.append(Point(line["env_step"], line["seconds"], _episodes(mine, teams)))
+    before = {team: line[f"evaluation/{team}/return"] for line in looks[:1] for team in teams}
+    return History(points, [(step, returns) for step, returns in training if returns], before)
 
 
 def _episodes(rows: list[dict[str, str]], teams: dict[str, Spec]) -> Episodes:

@@ -23,6 +23,7 @@ from .envs.host import Fault
 from .parallel import AXIS, total
 from .types import Clock, Results, Share, ShoalError, TrainState, Window
 
+EACH = 16  # agents of a team up to which each one's return is told
 LOCAL = ("game", "views", "carries", "memories", "earned", "key")  # fields of TrainState that are each device's own
 
 
@@ -99,7 +100,8 @@ class Loop:
         """Carries, memories and what is earned, before the first step."""
         carries = {team: algorithm.carry(learners[team], self.share.games) for team, algorithm in self._sides}
         memories = {team: algorithm.memory(learners[team], self.share) for team, algorithm in self._sides}
-        return carries, memories, {team: jnp.zeros(self.share.games) for team in self.algorithms}
+        earned = {team: jnp.zeros((self.share.games, _rows(algorithm.spec.n))) for team, algorithm in self._sides}
+        return carries, memories, earned
 
     @property
     def _sides(self) -> Iterable[tuple[str, Algorithm]]:
@@ -155,14 +157,15 @@ class Loop:
             learners[team], memories[team], metrics[team] = algorithm.learn(state.learners[team], memory, k, clock)
         fresh = next(iter(windows.values())).valid
         steps = state.steps + total(fresh.sum(dtype=jnp.uint32))
-        earned, results = tally(state.earned, windows, ended)
+        earned, results, own = tally(state.earned, windows, ended)
         for team, algorithm in self.algorithms.items():
             learners[team], met = algorithm.meet(learners[team], learners, results)
             metrics[team] = metrics[team] | met
         returns = {team: (value * ended).sum() for team, value in results.returns.items()}
         returns = total(returns | {"episodes": ended.sum(dtype=jnp.float32)})
+        each = total({team: (value * ended[..., None]).sum((0, 1)) for team, value in own.items()})
         state = state._replace(learners=learners, memories=memories, earned=earned, steps=steps)
-        return state, metrics | {"steps": steps, "returns": returns}
+        return state, metrics | {"steps": steps, "returns": returns, "each": each}
 
 
 def bare(state: TrainState) -> TrainState:
@@ -179,13 +182,25 @@ def _as_it_is(state: TrainState) -> TrainState:
     return state
 
 
-def tally(earned: dict[str, Array], windows: dict[str, Window], ended: Array) -> tuple[dict[str, Array], Results]:
-    """What is earned in episodes under way, and the results of those that ended in the window."""
-    rewards = {team: window.reward.mean(-1) for team, window in windows.items()}
+def tally(
+    earned: dict[str, Array], windows: dict[str, Window], ended: Array
+) -> tuple[dict[str, Array], Results, dict[str, Array]]:
+    """What is earned in episodes under way, the results of those that ended in the window, and each agent's own."""
+    rewards = {team: _own(window.reward) for team, window in windows.items()}
     now, returns = jax.lax.scan(_earn, earned, (rewards, ended))
-    return now, Results(ended, returns)
+    return now, Results(ended, {team: value.mean(-1) for team, value in returns.items()}), returns
+
+
+def _rows(agents: int) -> int:
+    """Returns kept of a team: each agent's, or the mean of a large one."""
+    return agents if agents <= EACH else 1
+
+
+def _own(reward: Array) -> Array:
+    """`[T,B,rows]` of `[T,B,N]`."""
+    return reward if _rows(reward.shape[-1]) > 1 else reward.mean(-1, keepdims=True)
 
 
 def _earn(so_far: dict[str, Array], step: tuple[dict[str, Array], Array]) -> tuple[dict, dict]:
     rewards, ended = step
-    return {team: jnp.where(ended, 0.0, so_far[team] + reward) for team, reward in rewards.items()}, so_far
+    return {team: jnp.where(ended[:, None], 0.0, so_far[team] + reward) for team, reward in rewards.items()}, so_far

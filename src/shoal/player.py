@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from functools import partial
+import math
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import algorithms, runs
+from . import algorithms, policies
 from .algorithms import Algorithm
 from .config import Config, fill
 from .devices import setup
@@ -20,9 +20,11 @@ from .evaluate import Episodes, evaluator
 from .trainer import clock
 from .types import Discrete, ShoalError, Spec, View, nearest
 
+Masks = Mapping[str, Any]  # by agent
+
 
 class Player:
-    """All teams of a finished run, playing one game at a time. It remembers what they carry from step to step."""
+    """The policies of a run, playing one game or several side by side. It remembers what agents carry between steps."""
 
     def __init__(
         self,
@@ -31,37 +33,89 @@ class Player:
         steps: int,
         seed: int = 0,
         played_by: dict[str, Algorithm] | None = None,
+        agents: Iterable[str] = (),
     ):
-        self.config, self.learners, self.steps = config, learners, steps
+        self.config, self.learners, self.steps, self.seed = config, learners, steps, seed
         self.algorithms, self.teams = played_by or config.algorithms, config.game.teams
+        self.agents = tuple(agents) or tuple(agent for spec in self.teams.values() for agent in spec.agents)
         self.clock = clock(config, steps)
         self.key = jax.random.key(seed)
         self._acts = {team: jax.jit(algorithm.act, static_argnums=5) for team, algorithm in self.algorithms.items()}
         self.reset()
 
-    def reset(self) -> None:
-        """A new episode begins: forget the last one."""
-        self.carries = {team: algorithm.carry(self.learners[team], 1) for team, algorithm in self.algorithms.items()}
-        self.first = dict.fromkeys(self.algorithms, True)
+    def reset(self, rows: Any = None) -> None:
+        """New episodes begin, in all games or in these `rows` (numbers or a mask): forget the ones before."""
+        if rows is None:
+            self.games, self.carries, self.first = 0, {}, {}
+        for first in self.first.values():
+            first[np.asarray(rows)] = True
 
     def act(
-        self, observations: dict[str, Any], legal: dict[str, Any] | None = None, greedy: bool = True
+        self, observations: Masks, legal: Masks | None = None, greedy: bool = True, alive: Masks | None = None
     ) -> dict[str, Any]:
-        """An action for every agent that observes something; `legal` may mask actions, by agent."""
-        known = [agent for spec in self.teams.values() for agent in spec.agents]
-        for agent in [*observations, *(legal or {})]:
-            if agent not in known:
-                raise ShoalError(f"there is no agent {agent!r} in {self.config.env}: its agents are {', '.join(known)}")
+        """An action for every agent that observes something: `[obs]` of one game, or `[B,obs]` of B side by side.
+
+        By agent, `legal` may mask actions, `[A]` or `[B,A]`, and `alive [B]` say in which of the games it is there.
+        """
+        for agent in [*observations, *(legal or {}), *(alive or {})]:
+            if agent not in self.agents:
+                known = ", ".join(self.agents)
+                raise ShoalError(f"there is no agent {agent!r}{nearest(agent, self.agents)}: this policy plays {known}")
+        sizes = {agent: size for spec in self.teams.values() for agent, size in _sizes(spec).items()}
+        shapes = {spec.pixels for spec in self.teams.values() if spec.pixels}
+        seen = {agent: _rows(agent, value, sizes[agent], shapes) for agent, value in observations.items()}
+        batched = self._count(seen)
         actions = {}
         for team, spec in self.teams.items():
-            if any(agent in observations for agent in spec.agents):
-                self.key, key = jax.random.split(self.key)
-                view = _view(spec, observations, legal or {}, self.first[team])
-                act = partial(self._acts[team], self.learners[team], key, view)
-                decision = act(self.carries[team], self.clock, greedy)
-                self.carries[team], self.first[team] = decision.carry, False
-                actions |= _by_agent(spec, np.asarray(decision.action[0]), observations)
+            own = {agent: rows for agent, (rows, _) in seen.items() if agent in spec.agents}
+            if own:
+                view = _view(spec, own, legal or {}, alive or {}, self.games)
+                actions |= _by_agent(spec, self._decide(team, view, greedy), own, batched)
         return actions
+
+    def _count(self, seen: dict[str, tuple[np.ndarray, bool]]) -> bool:
+        """Hold the number of games to what it was; whether they come as a batch."""
+        counts = {(len(rows), batched) for rows, batched in seen.values()}
+        if len(counts) > 1:
+            raise ShoalError("observations must be of one game or of the same number of games for every agent")
+        games, batched = next(iter(counts), (self.games, False))
+        if self.games not in (0, games):
+            raise ShoalError(f"these are observations of {games} games, the last were of {self.games}: reset() first")
+        self.games = games
+        return batched
+
+    def _decide(self, team: str, view: View, greedy: bool) -> np.ndarray:
+        """`[B,N,…]`"""
+        learner = self.learners[team]
+        if team not in self.carries:
+            self.carries[team] = self.algorithms[team].carry(learner, self.games)
+            self.first[team] = np.ones(self.games, bool)
+        self.key, key = jax.random.split(self.key)
+        view = view._replace(first=jnp.asarray(self.first[team].copy()))
+        decision = self._acts[team](learner, key, view, self.carries[team], self.clock, greedy)
+        self.carries[team] = decision.carry
+        self.first[team][:] = False
+        return np.asarray(decision.action)
+
+    def team(self, name: str) -> Player:
+        """One team's policy alone."""
+        if name not in self.teams:
+            hint, sides = nearest(name, self.teams), ", ".join(self.teams)
+            raise ShoalError(f"{self.config.env} has no team {name!r}{hint}: its teams are {sides}")
+        return self._only(self.teams[name].agents)
+
+    def agent(self, name: str) -> Player:
+        """One agent's policy alone, with its own number and parameters: it needs nobody else's observations."""
+        for team, spec in self.teams.items():
+            if name in spec.agents:
+                if spec.n > 1 and self.algorithms[team].sees_mates:
+                    kind = self.algorithms[team].name
+                    raise ShoalError(f"{kind}'s agents see what their team just did: take team({team!r}) instead")
+                return self._only((name,))
+        raise ShoalError(f"there is no agent {name!r}{nearest(name, self.agents)}: there are {', '.join(self.agents)}")
+
+    def _only(self, agents: tuple[str, ...]) -> Player:
+        return Player(self.config, self.learners, self.steps, self.seed, self.algorithms, agents)
 
     def against(self, teams: Mapping[str, str | tuple[str, dict[str, Any]]]) -> Player:
         """The same player, but for teams whose place another takes: `against({"agent": "frozen:runs/x"})`."""
@@ -77,20 +131,21 @@ class Player:
             made[team] = kind(fill(kind.Config, options, kind.name), self.teams[team])
             made[team].join(team, made, 1, None)
             learners[team] = made[team].init(np.random.default_rng(0))
-        return Player(self.config, learners, self.steps, played_by=made)
+        return Player(self.config, learners, self.steps, self.seed, made)
 
     def evaluate(self, episodes: int = 100, greedy: bool = True, seed: int = 0) -> Episodes:
-        """Whole episodes of the game it was trained on."""
+        """Whole episodes of the game it was trained on, played by all teams."""
         c = self.config
         how = (c.workers, c.settings.patience)
         with contextlib.closing(evaluator(c.game, self.algorithms, episodes, greedy, *how)) as play:
             return play(self.learners, seed, self.clock)
 
 
-def load(run: str | Path) -> Player:
-    """The policies a run ended with."""
+def load(run: str | Path, best: bool = False, seed: int = 0) -> Player:
+    """The policies a run ended with, or its `best`; or those in a policy folder or a checkpoint. `seed` decides what
+    is drawn where actions are sampled."""
     setup()
-    return Player(*runs.load_policy(Path(run)))
+    return Player(*policies.load(Path(run), best), seed)
 
 
 def outcomes(played: Episodes) -> dict[str, dict[str, float]]:
@@ -104,33 +159,48 @@ def outcomes(played: Episodes) -> dict[str, dict[str, float]]:
     return {one: dict(zip(words, shares, strict=True)), other: dict(zip(words, shares[::-1], strict=True))}
 
 
-def _view(spec: Spec, observations: dict[str, Any], legal: dict[str, Any], first: bool) -> View:
-    """What a team of one game receives; agents that observe nothing are absent."""
-    obs = np.zeros((1, spec.n, spec.obs), np.float32)
-    allowed = np.zeros((1, spec.n, spec.action.size), bool)
-    sizes = spec.obs_sizes or (spec.obs,) * spec.n
-    for i, (agent, size) in enumerate(zip(spec.agents, sizes, strict=True)):
-        if agent in observations:
-            seen = np.asarray(observations[agent], np.float32).reshape(-1)
-            if len(seen) != size:
-                raise ShoalError(f"{agent} observes {size} numbers, not {len(seen)}")
-            obs[0, i, :size] = seen
-        mask = legal.get(agent, np.ones(_actions(spec, i), bool))
-        allowed[0, i, : len(mask)] = mask
-    alive = np.array([[agent in observations for agent in spec.agents]])
-    nothing = np.zeros((1, spec.n), np.float32)
-    state = np.zeros((1, spec.state), np.float32)  # critics see it, actors never do
-    view = View(obs, state, allowed, alive, np.array([first]), nothing, nothing + 1)  # type: ignore[arg-type]
+def _rows(agent: str, observation: Any, size: int, images: set[tuple[int, ...]]) -> tuple[np.ndarray, bool]:
+    """`[B,size]` of what an agent observes, and whether it came as a batch."""
+    seen = np.asarray(observation, np.float32)
+    if seen.ndim > 1 and math.prod(seen.shape[1:]) == size and seen.shape not in images:
+        return seen.reshape(-1, size), True
+    if seen.size != size:
+        raise ShoalError(f"{agent} observes {size} numbers, not {seen.shape[-1] if seen.ndim else 1}")
+    return seen.reshape(1, size), False
+
+
+def _view(spec: Spec, seen: dict[str, np.ndarray], legal: Masks, alive: Masks, games: int) -> View:
+    """What a team receives; agents that observe nothing are absent."""
+    obs = np.zeros((games, spec.n, spec.obs), np.float32)
+    allowed = np.zeros((games, spec.n, spec.action.size), bool)
+    here = np.zeros((games, spec.n), bool)
+    for i, agent in enumerate(spec.agents):
+        if agent in seen:
+            obs[:, i, : seen[agent].shape[1]] = seen[agent]
+            here[:, i] = alive.get(agent, True)
+        mask = np.asarray(legal.get(agent, np.ones(_actions(spec, i))), bool)
+        if mask.shape not in ((_actions(spec, i),), (games, _actions(spec, i))):
+            raise ShoalError(f"{agent} has {_actions(spec, i)} actions: its mask must say of each if it is legal")
+        allowed[:, i, : _actions(spec, i)] = mask
+    nothing = np.zeros((games, spec.n), np.float32)
+    state = np.zeros((games, spec.state), np.float32)  # critics see it, actors never do
+    view = View(obs, state, allowed, here, np.zeros(games, bool), nothing, nothing + 1)  # type: ignore[arg-type]
     return jax.tree.map(jnp.asarray, view)
+
+
+def _sizes(spec: Spec) -> dict[str, int]:
+    """Numbers that each agent observes."""
+    return dict(zip(spec.agents, spec.obs_sizes or (spec.obs,) * spec.n, strict=True))
 
 
 def _actions(spec: Spec, i: int) -> int:
     return spec.action_sizes[i] if spec.action_sizes else spec.action.size
 
 
-def _by_agent(spec: Spec, action: np.ndarray, observations: dict[str, Any]) -> dict[str, Any]:
-    """Each present agent's action as its environment takes it: an int, or a vector of its own size."""
-    rows = {agent: i for i, agent in enumerate(spec.agents) if agent in observations}
+def _by_agent(spec: Spec, action: np.ndarray, seen: dict[str, Any], batched: bool) -> dict[str, Any]:
+    """Each present agent's action as its environment takes it: an int or a vector of its own size; rows of a batch."""
+    places = {agent: i for i, agent in enumerate(spec.agents) if agent in seen}
     if isinstance(spec.action, Discrete):
-        return {agent: int(action[i]) for agent, i in rows.items()}
-    return {agent: action[i, : _actions(spec, i)] for agent, i in rows.items()}
+        return {agent: action[:, i] if batched else int(action[0, i]) for agent, i in places.items()}
+    rows = {agent: action[:, i, : _actions(spec, i)] for agent, i in places.items()}
+    return rows if batched else {agent: row[0] for agent, row in rows.items()}

@@ -8,7 +8,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,22 +18,27 @@ import jax
 import numpy as np
 
 from . import __version__
-from .config import Config
+from .config import Config, entry
 from .types import ShoalError
 
 CONFIG, METRICS, EPISODES, SUMMARY = "config.json", "metrics.jsonl", "episodes.csv", "summary.json"
 LOCK = ".lock"  # held by the process that trains
 FAULTS = "faults.jsonl"  # only if an environment on the host broke
-CURVE, POLICY, TENSORBOARD = "curve.png", "policy", "tensorboard"
-WEIGHTS, ABOUT = "weights.safetensors", "policy.json"  # inside the policy folder
+CURVE, POLICY, BEST, TENSORBOARD = "curve.png", "policy", "best", "tensorboard"
 
 
 def plan(config: Config) -> Path:
     """Where the run will go; refuses a place that is taken or cannot be written to, without touching it."""
     s = config.settings
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    name = s.name or f"{config.label}-{re.sub(r'[/:]', '__', config.env)}-{s.seed}-{stamp}"
+    which = s.seed if s.seeds == 1 else "seeds"
+    name = s.name or f"{config.label}-{re.sub(r'[/:]', '__', config.env)}-{which}-{stamp}"
     path = Path(s.out) / name
+    try:
+        path.exists()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", "") or error
+        raise ShoalError(f"the run folder cannot be made ({why}): choose another name or out") from None
     if path.exists() and s.name:
         raise ShoalError(f"{path} exists already and is never overwritten: choose another name or out")
     again = 2
@@ -68,7 +72,11 @@ def protocol(config: Config) -> dict[str, Any]:
         "device": jax.devices()[0].device_kind,
         "devices": config.devices,
         "teams": {team: algorithm.protocol(config.share) for team, algorithm in config.algorithms.items()},
-        "evaluation": {"actions": "greedy" if s.greedy else "sampled", "episodes": s.eval_episodes},
+        "evaluation": {
+            "actions": "greedy" if s.greedy else "sampled",
+            "episodes": s.eval_episodes,
+            "exploration": "none" if s.greedy else "as in training after as many steps",
+        },
         "score": "mean undiscounted return of one agent",
     }
 
@@ -87,9 +95,25 @@ def held(path: Path) -> Iterator[None]:
 def config_of(path: Path) -> Config:
     """The config of a run, with the number of devices it really uses."""
     plain = read_json(path / CONFIG, "a run folder")
-    config = Config.from_json(plain)
-    devices = 0 if config.hosted else plain["protocol"]["devices"]
-    return replace(config, settings=replace(config.settings, devices=devices))
+    with naming(path / CONFIG):
+        config = Config.from_json(plain)
+        devices = 0 if config.hosted else entry(entry(plain, "protocol", dict), "devices", int)
+        return replace(config, settings=replace(config.settings, devices=devices))
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """What is wrong inside is wrong with that file."""
+    try:
+        yield
+    except ShoalError as error:
+        raise ShoalError(f"{path} cannot be used: {error}") from None
+
+
+def finished(path: Path) -> bool:
+    """Whether a run was trained to its end."""
+    summary = path / SUMMARY
+    return summary.exists() and not entry(read_json(summary, "a run folder"), "stopped", int)
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -103,47 +127,8 @@ def read_json(path: Path, what: str) -> Any:
     """Content of a file that a run folder must have."""
     try:
         return json.loads(path.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise ShoalError(f"{path.parent} is not {what}: it has no readable {path.name}") from None
-
-
-def save_policy(run: Path, config: Config, learners: dict[str, Any], steps: int) -> None:
-    """Every team's learner and how to rebuild it: arrays and JSON, nothing that runs when it is read."""
-    from safetensors.numpy import save_file
-
-    leaves = {name: np.array(leaf, order="C") for name, leaf in named(learners).items()}
-    temporary, before = run / f"{POLICY}.tmp", run / f"{POLICY}.old"
-    for leftover in (temporary, before):
-        shutil.rmtree(leftover, ignore_errors=True)
-    temporary.mkdir()
-    save_file(leaves, temporary / WEIGHTS)
-    write_json(temporary / ABOUT, {"steps": steps, "config": config.to_json()})
-    if (run / POLICY).exists():
-        os.replace(run / POLICY, before)
-    os.replace(temporary, run / POLICY)
-    shutil.rmtree(before, ignore_errors=True)
-
-
-def load_policy(run: Path) -> tuple[Config, dict[str, Any], int]:
-    """The config, the learners and the steps they were trained for."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    if not (run / CONFIG).is_file():
-        raise ShoalError(f"{run} is not a run folder: it has no {CONFIG}")
-    about = read_json(run / POLICY / ABOUT, "a saved policy")
-    config = Config.from_json(about["config"])
-    rng = np.random.default_rng(0)
-    fresh = {team: algorithm.init(rng) for team, algorithm in config.algorithms.items()}
-    try:
-        leaves = load_file(run / POLICY / WEIGHTS)
-    except (OSError, SafetensorError) as error:
-        raise ShoalError(f"the weights in {run / POLICY} cannot be read: {error}") from None
-    shapes = {name: leaf.shape for name, leaf in leaves.items()}
-    if shapes != {name: np.shape(leaf) for name, leaf in named(fresh).items()}:
-        raise ShoalError(f"the weights in {run / POLICY} do not fit their config: another version of shoal wrote them")
-    learners = jax.tree.unflatten(jax.tree.structure(fresh), [leaves[name] for name in named(fresh)])
-    return config, learners, about["steps"]
 
 
 def named(tree: Any) -> dict[str, Any]:

@@ -1,42 +1,34 @@
-"""Driving the loop: compile, train, evaluate before, during and after, log, stop cleanly, save."""
+"""Driving the loop: compile, train, evaluate before, during and after, save, stop cleanly."""
 
 from __future__ import annotations
 
 import contextlib
-import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from . import __version__, algorithms, checkpoint, curve, runs
+from . import __version__, algorithms, checkpoint, curve, policies, runs, sizing
+from .best import BestPolicy
+from .callbacks import Callback, Hooks, Run, builtin
 from .config import Config
 from .devices import room
-from .display import Display, named
-from .envs.host import Fault
+from .display import Display
 from .evaluate import Episodes, Halted, evaluator, never
 from .hostloop import HostLoop
 from .log import Log, read
 from .loop import Loop
+from .notes import Notes
+from .policies import Best
 from .types import Clock, ShoalError, TrainState
-
-WORK_PER_CALL = {"cpu": 2e10, "other": 1e12}  # multiplications of a device per call: around a second
-UNITS = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
-LOG_POINTS = 50  # calls a run is cut into at least
-HOSTED_POINTS = 200  # and about so many on the host, which can stop within a call
-
-
-class Diverged(ShoalError):
-    """A loss is no longer a number."""
-
-    exit_code = 1
 
 
 @dataclass(frozen=True)
@@ -50,6 +42,7 @@ class Result:
     steps: int
     seconds: float  # of training alone
     stopped: int = 0  # the signal that ended it early
+    best: Best | None = None  # the evaluation whose policy is kept in the run's `best` folder
 
 
 class Stop:
@@ -68,82 +61,123 @@ class Stop:
         for number, handler in self.before.items():
             signal.signal(number, handler)
 
+    def ask(self) -> None:
+        """The same from within."""
+        self.signal = self.signal or signal.SIGTERM
+
     def _note(self, number: int, frame: Any) -> None:
         self.signal = number
         self.__exit__()
 
 
-def train(config: Config, quiet: bool = False) -> Result:
+def train(config: Config, quiet: bool = False, callbacks: Sequence[Callback] = ()) -> Result:
     """Run it."""
-    return Trainer(config, Display(quiet)).run()
+    return Trainer(config, Display(quiet), callbacks).run()
 
 
-def resume(path: Path, quiet: bool = False) -> Result:
+def resume(path: Path, quiet: bool = False, callbacks: Sequence[Callback] = ()) -> Result:
     """Go on with a run that was interrupted."""
     config = runs.config_of(path)
-    summary = path / runs.SUMMARY
-    if summary.exists() and not runs.read_json(summary, "a run folder")["stopped"]:
+    if runs.finished(path):
         raise ShoalError(f"{path} is finished: there is nothing to resume")
-    return Trainer(config, Display(quiet)).resume(path)
+    return Trainer(config, Display(quiet), callbacks).resume(path)
 
 
 class Trainer:
     """One run under way."""
 
-    def __init__(self, config: Config, display: Display):
+    state: TrainState  # the newest; the one before it is gone
+    notes: Notes
+    best: BestPolicy
+
+    def __init__(self, config: Config, display: Display, callbacks: Sequence[Callback] = ()):
         s = config.settings
         self.config, self.display = config, display
         self.stop = Stop()
+        self.saved = -1  # steps at the last checkpoint
+        self.hooks = Hooks([*builtin(config), *callbacks])
         self.loop = self._loop()
         self.evaluator = self._evaluator(config.algorithms, s.greedy)
         self.due = [s.steps * k / (s.evaluations + 1) for k in range(1, s.evaluations + 1)]
-        self.steps, self.seconds, self.told = 0, 0.0, {"": 0, "evaluation": 0}
-        self.points: list[curve.Point] = []
-        self.training: list[tuple[int, dict[str, float]]] = []
 
     def run(self) -> Result:
         """From the beginning."""
         path = runs.plan(self.config)
         self._introduce(path)
-        with self.stop, contextlib.closing(self.loop), contextlib.closing(self.evaluator):
-            state, program, before = self._prepare()
+        with self._held():
+            program, before = self._prepare()
             if self.stop.signal:
                 raise KeyboardInterrupt  # nothing was trained, nothing is written
             runs.create(path, self.config)
             with runs.held(path), Log(path) as log:
-                self._note_evaluation(log, before)
-                return self._go(path, state, program, log)
+                self._attend(path, log)
+                self._note_evaluation(before, self._learners())
+                return self._go(program)
 
     def resume(self, path: Path) -> Result:
         """From the newest checkpoint that is whole."""
-        with self.stop, runs.held(path), contextlib.closing(self.loop), contextlib.closing(self.evaluator):
+        with runs.held(path), self._held():
             state, about, wrong = checkpoint.newest(path, self.loop.template(self.config.settings.seed))
             for sentence in wrong:
                 self.display.say(f"{sentence}; using the one before")
-            self.steps, self.seconds = about["steps"], about["seconds"]
-            self.due = [step for step in self.due if step > self.steps]
-            self.display.say(f"resuming {path} at {self.steps:,} of {self.config.settings.steps:,} steps")
+            self.saved = steps = about["steps"]
+            self.due = [step for step in self.due if step > steps]
+            self.display.say(f"resuming {path} at {steps:,} of {self.config.settings.steps:,} steps")
             if self.config.hosted:
                 self.display.say("its games begin new episodes, as an environment on the host cannot be saved")
             with self.display.waiting("compiling the training program"):
-                state = self.loop.restored(state)
-                program = self.loop.compile(state, self._iterations(self._learners(state)))
-            with Log(path, about["logs"], self.steps) as log:
-                self.points, self.training = read(path, self.config.game.teams)
-                return self._go(path, state, program, log)
+                self.state = self.loop.restored(state)
+                program = self.loop.compile(self.state, sizing.iterations(self.config, self._learners()))
+            with Log(path, about["logs"], steps) as log:
+                self._attend(path, log)
+                self.notes.run.steps, self.notes.run.seconds = steps, about["seconds"]
+                self.notes.history = read(path, self.config.game.teams)
+                if about["best"]:
+                    best = checkpoint.best(checkpoint.place(path, steps), self._learners())
+                    self.best.restore(Best(**about["best"]), best)
+                return self._go(program)
 
-    def _go(self, path: Path, state: TrainState, program: Any, log: Log) -> Result:
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """Signals, games and callbacks, for the length of the run."""
+        closing = contextlib.closing
+        with self.stop, closing(self.hooks), closing(self.loop), closing(self.evaluator):
+            yield
+
+    def _attend(self, path: Path, log: Log) -> None:
+        """Begin to take notes."""
+        self.notes = Notes(Run(path, self.config, log, self._learners, self.stop.ask), self.display, self.hooks)
+        self.best = BestPolicy(path, self.config)
+
+    @property
+    def path(self) -> Path:
+        return self.notes.run.path
+
+    @property
+    def steps(self) -> int:
+        return self.notes.run.steps
+
+    @property
+    def failure(self) -> ShoalError | None:
+        """Why it cannot go on: the games', or a callback's."""
+        return self.loop.failure or self.hooks.failure
+
+    def _go(self, program: Any) -> Result:
         """Train on to the end, save, evaluate."""
-        with contextlib.closing(checkpoint.Keeper(path, self.config.settings.keep)) as keeper:
-            if not any(checkpoint.places(path)):
-                self._save(keeper, state, log)  # from here on nothing is lost
-            state = self._train(state, program, log, keeper)
-            self._save(keeper, state, log)
-        learners = self._learners(state)
-        runs.save_policy(path, self.config, learners, self.steps)
-        if self.loop.failure:
-            raise self.loop.failure
-        return self._finish(path, log, learners)
+        with contextlib.closing(checkpoint.Keeper(self.path, self.config.settings.keep)) as keeper:
+            self._save(keeper)  # from here on nothing is lost
+            self._train(program, keeper)
+            self._save(keeper)
+            self._written(keeper)
+        learners = self._learners()
+        policies.save(self.path / runs.POLICY, self.config, learners, self.steps)
+        if self.failure:
+            raise self.failure
+        result = self._finish(learners)
+        self.hooks.call("on_end", self.notes.run, result)
+        if self.failure:
+            raise self.failure
+        return result
 
     def _loop(self) -> Loop:
         c, s = self.config, self.config.settings
@@ -166,174 +200,127 @@ class Trainer:
         sizes = self.loop.sizes()
         for team, facts in runs.protocol(c)["teams"].items():
             agents = self.config.game.teams[team].n
-            keeps = f", memory {readable(sizes[team])}" if sizes[team] > 1e6 else ""
+            keeps = f", memory {sizing.readable(sizes[team])}" if sizes[team] > 1e6 else ""
             self.display.say(
                 f"team {team}: {agents} agent{'s' * (agents > 1)} play {c.algorithms[team].name}, reward"
                 f" {facts['reward']}, each step enters {facts['updates_per_step']:g} gradient update(s){keeps}"
             )
-        _refuse_more_than(sum(sizes.values()), room(c.devices))
+        sizing.check_memory(sum(sizes.values()), room(c.devices))
         nets = sum(np.size(leaf) * 4 for leaf in jax.tree.leaves(self.loop.learners(0)))
-        self._reckon(path, sum(sizes.values()) + nets)
-
-    def _reckon(self, path: Path, size: float) -> None:
-        """What the checkpoints will take, and whether there is that much."""
-        keep = self.config.settings.keep
-        there = next(parent for parent in path.absolute().parents if parent.exists())
+        size = sum(sizes.values()) + 2 * nets  # those now, and the best
         if size > 1e6:
-            self.display.say(f"checkpoints of about {readable(size)}, {keep} kept")
-        free = shutil.disk_usage(there).free
-        if size * (keep + 1) > free:
-            raise ShoalError(
-                f"{keep} checkpoints and one being written need {readable(size * (keep + 1))} of disk, but {there} has"
-                f" {readable(free)}: lower capacity or keep, or choose another out"
-            )
+            self.display.say(f"checkpoints of about {sizing.readable(size)}, {s.keep} kept")
+        sizing.check_disk(path, size, s.keep)
 
-    def _prepare(self) -> tuple[TrainState, Any, Episodes]:
-        """The opening state, the compiled program and the scores before any training."""
+    def _prepare(self) -> tuple[Any, Episodes]:
+        """The opening state; the compiled program and the scores before any training."""
         with self.display.waiting("compiling the training program"), ThreadPoolExecutor(1) as pool:
-            state = self.loop.init(self.config.settings.seed)
-            learners = self._learners(state)
-            compiled = pool.submit(self.loop.compile, state, self._iterations(learners))
-            before = self._evaluate(learners, self._halted)  # here, as worker processes end with their thread
-            return state, compiled.result(), before
+            self.state = self.loop.init(self.config.settings.seed)
+            learners = self._learners()
+            compiled = pool.submit(self.loop.compile, self.state, sizing.iterations(self.config, learners))
+            before = self._evaluate(learners, 0, self._halted)  # here, as worker processes end with their thread
+            return compiled.result(), before
 
-    def _iterations(self, learners: dict) -> int:
-        """Iterations per call: about a second's work, and enough calls to log and to stop at."""
-        s = self.config.settings
-        work = 1e5  # of the game itself, per step
-        for team, algorithm in self.config.algorithms.items():
-            weights = sum(np.size(leaf) for leaf in jax.tree.leaves(learners[team])) / 3  # Adam keeps two of each
-            passes = (
-                2 + 6 * algorithm.protocol(self.config.share)["updates_per_step"]
-            )  # a gradient costs three forward passes
-            work += weights * algorithm.spec.n * passes
-        needed = -(-s.steps // (s.games * s.window))
-        if self.config.hosted:
-            return -(-needed // HOSTED_POINTS)
-        speed = WORK_PER_CALL["cpu" if jax.default_backend() == "cpu" else "other"] * self.config.devices
-        fitting = int(speed / (work * s.games * s.window))
-        calls = -(-needed // max(fitting, 1))
-        calls = min(max(calls, LOG_POINTS, s.evaluations + 1), needed)
-        return -(-needed // calls)
-
-    def _save(self, keeper: checkpoint.Keeper, state: TrainState, log: Log) -> None:
-        keeper.save(state, {"steps": self.steps, "seconds": self.seconds, "logs": log.marks()})
-
-    def _train(self, state: TrainState, program: Any, log: Log, keeper: checkpoint.Keeper) -> TrainState:
+    def _train(self, program: Any, keeper: checkpoint.Keeper) -> None:
         s = self.config.settings
         every = s.save_every or max(s.steps // 10, 1)
         with self.display.training(s.steps):
-            while self.steps < s.steps and not self.stop.signal and not self.loop.failure:
-                start = time.monotonic()
-                state, metrics = program(state)
-                metrics = jax.device_get(metrics)
-                spent = time.monotonic() - start
-                if metrics:  # none, if the first of its iterations failed
-                    self._note_metrics(log, metrics, spent)
-                self._note_faults(log)
-                if self.due and self.due[0] <= self.steps < s.steps and not self.loop.failure:
+            while self.steps < s.steps and not self.stop.signal and not self.failure:
+                fresh = self._call(program)
+                if self.due and self.due[0] <= self.steps < s.steps and not self.failure:
                     self.due = [step for step in self.due if step > self.steps]
-                    self._look(log, state)
-                if self.steps // every > (self.steps - self.fresh) // every and self.steps < s.steps:
-                    self._save(keeper, state, log)
-        return state
+                    self._look()
+                if keeper.idle:
+                    self._written(keeper)
+                if self.steps // every > (self.steps - fresh) // every and self.steps < s.steps:
+                    self._save(keeper)
 
-    def _look(self, log: Log, state: TrainState) -> None:
+    def _call(self, program: Any) -> int:
+        """Some iterations; the steps they made."""
+        start = time.monotonic()
+        self.state, metrics = program(self.state)
+        metrics = jax.device_get(metrics)
+        spent = time.monotonic() - start
+        self._note_faults()
+        if not metrics:  # the first of the iterations failed
+            return 0
+        broke = {"faults": float(len(self.loop.faults)), "dropped": float(len(self.loop.dropped))}
+        return self.notes.metrics(metrics, spent, broke if self.loop.faults else {})
+
+    def _save(self, keeper: checkpoint.Keeper) -> None:
+        """A checkpoint, unless the last one is of this very step: it could not be replaced in one go."""
+        best, run = self.best.best, self.notes.run
+        if self.saved == run.steps:
+            return
+        self._written(keeper)
+        about = {"steps": run.steps, "seconds": run.seconds, "logs": run.log.marks()}
+        about |= {"best": best and best._asdict(), "config": self.config.to_json(), "protocol": self.protocol}
+        keeper.save(self.state, about, self.best.learners)
+        self.saved = run.steps
+
+    def _written(self, keeper: checkpoint.Keeper) -> None:
+        """Tell of the checkpoint that is being written, once it is."""
+        path = keeper.settle()
+        if path:
+            self.hooks.call("on_checkpoint", self.notes.run, path)
+
+    @cached_property
+    def protocol(self) -> dict[str, Any]:
+        return runs.protocol(self.config)
+
+    def _look(self) -> None:
         """An evaluation meanwhile: given up if the run is to end; one that cannot be played ends the run."""
+        learners = self._learners()
         try:
-            self._note_evaluation(log, self._evaluate(self._learners(state), self._halted))
+            played = self._evaluate(learners, self.steps, self._halted)
         except Halted:
-            pass
+            return
         except ShoalError as error:
             self.loop.failure = error
+            return
+        self._note_evaluation(played, learners)
 
-    def _note_metrics(self, log: Log, metrics: dict, spent: float) -> None:
-        self.fresh = fresh = int(metrics["steps"][-1]) - self.steps
-        self.steps, self.seconds = self.steps + fresh, self.seconds + spent
-        values = {
-            f"{team}/{name}": value for team in self.config.algorithms for name, value in _means(metrics[team]).items()
-        }
-        ended = {name: float(series.sum()) for name, series in metrics["returns"].items()}
-        episodes = ended.pop("episodes")
-        returns = {team: value / episodes for team, value in ended.items()} if episodes else {}
-        self.training += [(self.steps, returns)] if returns else []
-        rate = fresh / spent
-        speed = {"seconds": self.seconds, "steps_per_second": rate}
-        values |= self._note_faults(log)
-        log.point(self.steps, values | {f"{team}/return": value for team, value in returns.items()} | speed)
-        wrong = [name for name, value in values.items() if not np.isfinite(value)]
-        if wrong:
-            raise Diverged(
-                f"training diverged: {', '.join(wrong)} stopped being a number before step {self.steps}:"
-                " try a smaller lr or max_grad_norm"
-            )
-        self.display.progress(self.steps, self.config.settings.steps, rate, returns)
-
-    def _note_faults(self, log: Log) -> dict[str, float]:
-        """What broke on the host since the last time, and how often anything has."""
-        faults = self.loop.faults
-        self._tell(log, "", faults)
-        self._tell(log, "evaluation", self.evaluator.faults)
-        return {"faults": float(len(faults)), "dropped": float(len(self.loop.dropped))} if faults else {}
-
-    def _tell(self, log: Log, where: str, faults: list[Fault]) -> None:
-        """Show the newest of those that were not told yet, and write all of them down."""
-        fresh = faults[self.told[where] :]
-        self.told[where] = len(faults)
-        for fault in fresh:
-            log.fault(fault)
-        if fresh:
-            more = f" (and {len(fresh) - 1} more)" if len(fresh) > 1 else ""
-            what = (
-                "an episode of the evaluation broke and was played again"
-                if where
-                else "an episode broke and was dropped"
-            )
-            self.display.say(f"{what}{more}: {fresh[-1]}")
-
-    def _learners(self, state: TrainState) -> dict:
+    def _learners(self) -> dict:
         """On the host: evaluation and the saved policy start from the same arrays."""
-        return jax.device_get(state.learners)
+        return jax.device_get(self.state.learners)
 
-    def _evaluate(self, learners: dict, halted: Callable[[], bool] = never) -> Episodes:
-        return self.evaluator(learners, self.config.settings.seed, clock(self.config, self.steps), halted)
+    def _evaluate(self, learners: dict, steps: int, halted: Callable[[], bool] = never) -> Episodes:
+        return self.evaluator(learners, self.config.settings.seed, clock(self.config, steps), halted)
 
-    def _note_evaluation(self, log: Log, played: Episodes) -> None:
-        self._note_faults(log)
-        self.points.append(curve.Point(self.steps, self.seconds, played))
-        log.evaluation(self.steps, self.config.game.teams, played)
-        values = {"evaluation/length": float(played.length.mean())}
-        for team, rows in played.returns.items():
-            values[f"evaluation/{team}/return"] = float(rows.mean())
-            values[f"evaluation/{team}/deviation"] = float(rows.mean(1).std())
-        log.point(self.steps, values | {"seconds": self.seconds})
-        how = "greedy" if self.config.settings.greedy else "sampled"
-        count = f"{len(played.length)} {how} episodes"
-        self.display.say(f"evaluation at {self.steps:,} steps: {named(played.score())} (mean return, {count})")
+    def _note_evaluation(self, played: Episodes, learners: dict) -> None:
+        self._note_faults()
+        better = self.best.consider(self.steps, played.score(), learners)
+        self.notes.evaluation(played, better)
 
-    def _finish(self, path: Path, log: Log, learners: dict) -> Result:
+    def _note_faults(self) -> None:
+        """What broke on the host since the last time."""
+        self.notes.faults("training", self.loop.faults)
+        self.notes.faults("evaluation", self.evaluator.faults)
+
+    def _finish(self, learners: dict) -> Result:
         """The last evaluation, the random level, the curve, the summary."""
-        s, game = self.config.settings, self.config.game
+        s, game, run = self.config.settings, self.config.game, self.notes.run
         if self.stop.signal:
             self.display.say(f"stopping early at {self.steps:,} steps, as asked")
-        self._note_evaluation(log, self._evaluate(learners))
+        self._note_evaluation(self._evaluate(learners, self.steps), learners)
         guessers = {team: algorithms.chance(spec) for team, spec in game.teams.items()}
         nothing = {team: () for team in guessers}
         with contextlib.closing(self._evaluator(guessers, False)) as chance:
             random = chance(nothing, s.seed, clock(self.config, 0))
-        title = f"{self.config.label} on {self.config.env}, seed {s.seed}"
-        curve.draw(path / runs.CURVE, title, self.points, self.training, random)
+        title, history = f"{self.config.label} on {self.config.env}, seed {s.seed}", self.notes.history
+        curve.draw(run.path / runs.CURVE, title, history.points, history.training, random)
         result = Result(
-            path,
-            scores=self.points[-1].played.score(),
-            before=self.points[0].played.score(),
+            run.path,
+            scores=history.points[-1].played.score(),
+            before=history.before,
             random=random.score(),
-            steps=self.steps,
-            seconds=self.seconds,
+            steps=run.steps,
+            seconds=run.seconds,
             stopped=self.stop.signal,
+            best=self.best.best,
         )
-        facts = vars(result) | {"path": str(path), "steps_per_second": self.steps / max(self.seconds, 1e-9)}
-        runs.write_json(path / runs.SUMMARY, facts)
+        facts = vars(result) | {"path": str(run.path), "steps_per_second": run.steps / max(run.seconds, 1e-9)}
+        runs.write_json(run.path / runs.SUMMARY, facts | {"best": result.best and result.best._asdict()})
         self._conclude(result)
         return result
 
@@ -344,29 +331,10 @@ class Trainer:
         )
         for team, score in result.scores.items():
             say(f"team {team}: random {result.random[team]:.2f}, before {result.before[team]:.2f}, after {score:.2f}")
+        if result.best:
+            best = result.best
+            say(f"best: team {best.team} {best.score:.2f} after {best.steps:,} steps: {result.path / runs.BEST}")
         say(f"policy: {result.path / runs.POLICY}   curve: {result.path / runs.CURVE}")
-
-
-def _means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
-    """Over the iterations of a call; of an algorithm that says how many `updates` each made, over those."""
-    updates = metrics.get("updates")
-    if updates is None:
-        return {name: float(series.mean()) for name, series in metrics.items()}
-    if not updates.any():
-        return {"updates": 0.0}
-    means = {name: float((series * updates).sum() / updates.sum()) for name, series in metrics.items()}
-    return means | {"updates": float(updates.sum())}
-
-
-def readable(size: float) -> str:
-    """`1.2 GB`."""
-    unit = next((u for u in UNITS if size >= UNITS[u]), "bytes")
-    return f"{size / UNITS.get(unit, 1):.3g} {unit}"
-
-
-def _refuse_more_than(need: float, there: float) -> None:
-    if need > there:
-        raise ShoalError(f"the memories need {readable(need)}, but there are {readable(there)}: lower capacity")
 
 
 def clock(config: Config, steps: int) -> Clock:

@@ -191,6 +191,6 @@ class TrainState(NamedTuple):
     carries: dict[str, Any]  # what each team's policy remembers
     learners: dict[str, Any]  # parameters, targets, optimisers, normalisers
     memories: dict[str, Any]  # each team's Rollout or Replay
-    earned: dict[str, Array]  # [B] by team: one agent's mean return so far in the episode under way
+    earned: dict[str, Array]  # [B,N] by team: each agent's return so far in its episode; of large teams the mean, [B,1]
     key: Array
     steps: Array  # [] uint32 valid environment steps so far

@@ -24,6 +24,7 @@ class Algorithm:
     Config: ClassVar[type]
     spaces: ClassVar[tuple[type[Space], ...]] = (Discrete, Box)
     sees_state: bool = False
+    sees_mates: bool = False  # when acting: what other members of its team did
 
     def __init__(self, config: Any, spec: Spec):
         if not isinstance(spec.action, self.spaces):
@@ -88,6 +89,13 @@ def positive(config: Any, *fields: str) -> None:
             raise ShoalError(f"{field} must be greater than 0, not {getattr(config, field)}")
 
 
+def at_most(config: Any, most: int, *fields: str) -> None:
+    """Refuse settings that are larger."""
+    for field in fields:
+        if getattr(config, field) > most:
+            raise ShoalError(f"{field} must be at most {most:,}, not {getattr(config, field)}")
+
+
 def not_negative(config: Any, *fields: str) -> None:
     """Refuse settings below 0."""
     for field in fields:
@@ -137,6 +145,7 @@ class NetConfig:
 
     def __post_init__(self) -> None:
         positive(self, "lr", "max_grad_norm", "hidden", "layers")
+        at_most(self, 100, "layers")
         fraction(self, "gamma")
         convolutions(self.channels)
 
@@ -169,6 +178,10 @@ class Networked(Algorithm):
     @property
     def sees_state(self) -> bool:
         return any(STATE in sees for sees in self.sees.values())
+
+    @property
+    def sees_mates(self) -> bool:
+        return MEAN_ACTION in self.sees["actor"]
 
     @property
     def recurrent(self) -> bool:

@@ -94,10 +94,16 @@ class COMA(Policy):
 
     def policy(self, actor: Actor, scene: Scene, carry: Array, clock: Clock) -> tuple[Categorical, Array, Array]:
         """With its floor of exploration: the policy that acts is the one that learns."""
-        c = self.config
         dist, features, carry = super().policy(actor, scene, carry, clock)
-        epsilon = linear(c.epsilon, c.epsilon_end, c.epsilon_steps, clock.steps)
-        return floored(dist, scene.view.legal, epsilon), features, carry
+        return floored(dist, scene.view.legal, self.epsilon(clock)), features, carry
+
+    def epsilon(self, clock: Clock) -> Array:
+        c = self.config
+        return linear(c.epsilon, c.epsilon_end, c.epsilon_steps, clock.steps)
+
+    def learn(self, learner: Learner, memory: Rollout, key: Array, clock: Clock) -> tuple[Learner, Rollout, Metrics]:
+        learner, memory, metrics = super().learn(learner, memory, key, clock)
+        return learner, memory, metrics | {"epsilon": self.epsilon(clock)}
 
     def regress(
         self, learner: Learner, scene: Scene, end: Scene, memory: Rollout, key: Array, clock: Clock

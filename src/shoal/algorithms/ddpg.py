@@ -68,15 +68,23 @@ class DDPG(Pathwise):
 
     def explore(self, policy: Any, key: Array, legal: Array, clock: Clock) -> Array:
         """Before learning begins, and with probability ε after, anything; else the policy with its noise."""
-        c = self.config
         key_noise, key_any, key_whether = jax.random.split(key, 3)
-        tried = policy.explore(key_noise, linear(c.noise, c.noise_end, c.noise_steps, clock.steps))
-        chance = jnp.where(clock.steps < c.warmup, 1.0, c.epsilon)
+        tried = policy.explore(key_noise, self.noise(clock))
+        chance = jnp.where(clock.steps < self.config.warmup, 1.0, self.config.epsilon)
         if isinstance(self.spec.action, Box):
             anything = jax.random.uniform(key_any, tried.shape, minval=-1.0) * legal
         else:
             anything = jax.nn.one_hot(uniform(legal).sample(key_any), self.spec.action.size)
         return jnp.where(jax.random.uniform(key_whether, (*tried.shape[:-1], 1)) < chance, anything, tried)
+
+    def noise(self, clock: Clock) -> Array:
+        c = self.config
+        return linear(c.noise, c.noise_end, c.noise_steps, clock.steps)
+
+    def improve(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics, Array]:
+        learner, metrics, wrong = super().improve(learner, batch, key, clock)
+        noise = {"noise": self.noise(clock)} if isinstance(self.spec.action, Box) else {}
+        return learner, metrics | noise | {"epsilon": jnp.float32(self.config.epsilon)}, wrong
 
     def ahead(self, learner: Learner, scene: Scene, rivals: Array | None, key: Array) -> Array:
         """Of the target policies' best actions, smoothed if asked to."""

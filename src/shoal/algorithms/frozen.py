@@ -26,7 +26,7 @@ class FrozenConfig:
     """Whose policy it is."""
 
     run: str = ""
-    """Folder of the finished run."""
+    """Folder of the finished run, of its best policy or of a checkpoint."""
     team: str = ""
     """Team of that run to take; empty takes the one of the same name, or the only one."""
     greedy: bool = True
@@ -44,7 +44,7 @@ class Frozen(Fixed):
     Config = FrozenConfig
 
     def join(self, team: str, everybody: dict[str, Algorithm], games: int, origin: Any) -> None:
-        from ..config import Config
+        from ..config import Config, entry
         from ..trainer import clock
 
         run = self.config.run
@@ -52,7 +52,7 @@ class Frozen(Fixed):
             raise ShoalError(f"frozen needs the folder of a finished run: write frozen:runs/my-run for team {team!r}")
         config, learners, steps = _loaded(run, origin)
         if origin:
-            config, steps = Config.from_json(origin["config"]), origin["steps"]
+            config, steps = Config.from_json(entry(origin, "config", dict)), entry(origin, "steps", int)
         taken = _pick(config, self.config.team, team, run)
         self.player = config.algorithms[taken]
         self.clock = clock(config, steps)
@@ -63,6 +63,10 @@ class Frozen(Fixed):
             raise ShoalError(
                 f"{run} cannot play for team {team!r}: its team {taken!r}, trained on {config.env}, {wrong}"
             )
+
+    @property
+    def sees_mates(self) -> bool:
+        return self.player.sees_mates
 
     def origin(self) -> dict[str, Any]:
         return self._origin
@@ -94,10 +98,10 @@ class Frozen(Fixed):
 
 def _loaded(run: str, origin: Any) -> tuple[Any, Any, int]:
     """What the run's folder holds; no learners if it no longer holds what `origin` tells of."""
-    from .. import runs
+    from .. import policies
 
     try:
-        config, learners, steps = runs.load_policy(Path(run))
+        config, learners, steps = policies.load(Path(run))
     except ShoalError:
         if origin:
             return None, None, 0

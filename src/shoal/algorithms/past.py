@@ -19,7 +19,7 @@ from jax import Array
 from ..nets.layers import Rng
 from ..parallel import AXIS, total
 from ..types import Clock, Decision, Results, Share, ShoalError, View, nearest
-from .base import Algorithm, Metrics, positive
+from .base import Algorithm, Metrics, at_most, positive
 from .frozen import unlike
 from .scripted import Fixed
 
@@ -47,6 +47,7 @@ class PastConfig:
 
     def __post_init__(self) -> None:
         positive(self, "pool", "every", "period", "groups")
+        at_most(self, 1000, "pool", "groups")
 
 
 class Pool(NamedTuple):
@@ -83,6 +84,10 @@ class Past(Fixed):
         wrong = unlike(self.spec, self.player.spec)
         if wrong:
             raise ShoalError(f"past selves of team {of!r} cannot play for {team!r}: {of!r} {wrong}")
+
+    @property
+    def sees_mates(self) -> bool:
+        return self.player.sees_mates
 
     def check(self, share: Share) -> None:
         if share.games % self.config.groups:

@@ -64,7 +64,7 @@ class SAC(Pathwise):
         return super().acted_sees
 
     def nets(self, rng: Rng) -> dict[str, Any]:
-        return super().nets(rng) | {"alpha": jnp.log(self.config.alpha)}
+        return super().nets(rng) | {"alpha": jnp.log(jnp.float32(self.config.alpha))}
 
     def follows(self, params: dict[str, Any]) -> dict[str, Any]:
         return {"critic": params["critic"]}

@@ -13,6 +13,7 @@ from jax import Array
 from ..types import ShoalError, Spec
 
 Rng = np.random.Generator
+MOST = 2**28  # weights of one layer: 1 GB, and three times as much for its gradient and Adam
 
 
 def owners(sharing: str, spec: Spec) -> tuple[int, ...]:
@@ -44,6 +45,12 @@ class Dense(eqx.Module):
 
     def __init__(self, rng: Rng, owner: tuple[int, ...], ins: int, outs: int, gain: float = 2**0.5):
         groups = max(owner) + 1
+        if groups * ins * outs > MOST:
+            own = f" for each of {groups} owners" if groups > 1 else ""
+            raise ShoalError(
+                f"a layer of {ins} inputs and {outs} outputs{own} is too large:"
+                " lower the sizes of the nets, such as hidden, or of the game"
+            )
         self.weight = jnp.asarray(np.stack([gain * _orthogonal(rng, ins, outs) for _ in range(groups)]))
         self.bias = jnp.zeros((groups, outs))
         self.owner = owner

@@ -1,0 +1,117 @@
+"""What a run tells as it goes on, to its files, to the console and to callbacks, and what its end is told by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import curve
+from .callbacks import Hooks, Run
+from .display import Display, named
+from .envs.host import Fault
+from .evaluate import Episodes
+from .log import History
+from .loop import EACH
+from .types import ShoalError, Spec
+
+BROKE = {
+    "training": "an episode broke and was dropped",
+    "evaluation": "an episode of the evaluation broke and was played again",
+}
+
+
+class Diverged(ShoalError):
+    """A loss is no longer a number."""
+
+    exit_code = 1
+
+
+class Notes:
+    """Keeps the count of steps, and tells what happens at each."""
+
+    def __init__(self, run: Run, display: Display, hooks: Hooks):
+        self.run, self.display, self.hooks = run, display, hooks
+        self.teams: dict[str, Spec] = run.config.game.teams
+        self.told = dict.fromkeys(BROKE, 0)
+        self.history = History([], [], {})
+
+    def metrics(self, metrics: dict[str, Any], spent: float, faults: dict[str, float]) -> int:
+        """What a call of the training program gave and the seconds it took; the steps it made."""
+        run = self.run
+        fresh = int(metrics["steps"][-1]) - run.steps
+        run.steps, run.seconds = run.steps + fresh, run.seconds + spent
+        learning = {f"{team}/{name}": x for team in self.teams for name, x in _means(metrics[team]).items()}
+        episodes = float(metrics["returns"]["episodes"].sum())
+        returns = {team: float(metrics["returns"][team].sum()) / episodes for team in self.teams} if episodes else {}
+        values = learning | faults
+        if episodes:
+            values |= told(returns, {team: metrics["each"][team].sum(0) / episodes for team in self.teams}, self.teams)
+            self.history.training.append((run.steps, returns))
+        rate = fresh / spent
+        values |= {"seconds": run.seconds, "steps_per_second": rate}
+        run.log.point(run.steps, values)
+        _refuse_nonsense(learning, run.steps)
+        self.display.progress(run.steps, run.config.settings.steps, rate, returns)
+        self.hooks.call("on_iteration", run, values)
+        return fresh
+
+    def evaluation(self, played: Episodes, best: bool) -> None:
+        """An evaluation, and whether it was the best so far."""
+        run, s = self.run, self.run.config.settings
+        self.history.points.append(curve.Point(run.steps, run.seconds, played))
+        self.history.before.update(self.history.before or played.score())
+        run.log.evaluation(run.steps, self.teams, played)
+        run.log.point(run.steps, evaluated(played, self.teams) | {"seconds": run.seconds})
+        count = f"{len(played.length)} {'greedy' if s.greedy else 'sampled'} episodes"
+        so_far = ", the best so far" if best and run.steps else ""
+        self.display.say(f"evaluation at {run.steps:,} steps: {named(played.score())} (mean return, {count}){so_far}")
+        self.hooks.call("on_evaluation", run, played)
+
+    def faults(self, where: str, faults: list[Fault]) -> None:
+        """Show the newest of those that were not told yet, and write all of them down."""
+        fresh = faults[self.told[where] :]
+        self.told[where] = len(faults)
+        for fault in fresh:
+            self.run.log.fault(fault)
+        if fresh:
+            more = f" (and {len(fresh) - 1} more)" if len(fresh) > 1 else ""
+            self.display.say(f"{BROKE[where]}{more}: {fresh[-1]}")
+
+
+def evaluated(played: Episodes, teams: dict[str, Spec]) -> dict[str, float]:
+    """An evaluation as it is logged."""
+    each = {team: rows.mean(0) for team, rows in played.returns.items()}
+    values = {f"evaluation/{name}": value for name, value in told(played.score(), each, teams).items()}
+    for team, rows in played.returns.items():
+        values[f"evaluation/{team}/deviation"] = float(rows.mean(1).std())
+    return values | {"evaluation/length": float(played.length.mean())}
+
+
+def told(returns: dict[str, float], each: dict[str, np.ndarray], teams: dict[str, Spec]) -> dict[str, float]:
+    """Returns by name: every team's, and its agents' if there are several but not too many."""
+    values = {f"{team}/return": value for team, value in returns.items()}
+    for team, spec in teams.items():
+        if 1 < spec.n <= EACH:
+            values |= {f"{team}/{agent}/return": float(x) for agent, x in zip(spec.agents, each[team], strict=True)}
+    return values
+
+
+def _means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
+    """Over the iterations of a call; of an algorithm that says how many `updates` each made, over those."""
+    updates = metrics.get("updates")
+    if updates is None:
+        return {name: float(series.mean()) for name, series in metrics.items()}
+    if not updates.any():
+        return {"updates": 0.0}
+    means = {name: float((series * updates).sum() / updates.sum()) for name, series in metrics.items()}
+    return means | {"updates": float(updates.sum())}
+
+
+def _refuse_nonsense(values: dict[str, float], step: int) -> None:
+    wrong = [name for name, value in values.items() if not np.isfinite(value)]
+    if wrong:
+        raise Diverged(
+            f"training diverged: {', '.join(wrong)} stopped being a number before step {step}:"
+            " try a smaller lr or max_grad_norm"
+        )

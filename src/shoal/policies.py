@@ -1,0 +1,124 @@
+"""Policies on the disk: every team's learner and how to rebuild it, as arrays and JSON that run nothing when read.
+
+A policy folder is `policy/` (what a run ended with), `best/` (what it evaluated best) or a checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from . import checkpoint, runs
+from .config import Config, entry
+from .types import ShoalError
+
+WEIGHTS, ABOUT = "weights.safetensors", "policy.json"  # inside a policy folder
+
+
+class Best(NamedTuple):
+    """The evaluation that a team did best in."""
+
+    team: str
+    steps: int
+    score: float  # mean return of one agent
+
+
+class Saved(NamedTuple):
+    """A policy as it was read."""
+
+    config: Config
+    learners: dict[str, Any]
+    steps: int  # it was trained for
+
+
+def save(place: Path, config: Config, learners: dict[str, Any], steps: int, best: Best | None = None) -> None:
+    """Write the folder, in one go; of `best` it is also said which evaluation it was."""
+    from safetensors.numpy import save as as_bytes
+
+    blob = as_bytes({name: np.array(leaf, order="C") for name, leaf in runs.named(learners).items()})
+    about = {"steps": steps} | (best._asdict() if best else {})
+    about |= {"sha256": hashlib.sha256(blob).hexdigest(), "config": config.to_json()}
+    temporary, before = _temporary(place), _before(place)
+    for leftover in (temporary, before):
+        shutil.rmtree(leftover, ignore_errors=True)
+    try:
+        temporary.mkdir()
+        checkpoint.flushed(temporary / WEIGHTS, blob)
+        runs.write_json(temporary / ABOUT, about)
+        for written in (temporary / ABOUT, temporary):
+            checkpoint.sync(written)
+        if place.exists():
+            os.replace(place, before)
+        os.replace(temporary, place)
+    except OSError as error:
+        raise ShoalError(f"the policy cannot be written to {place} ({error.strerror or error})") from None
+    shutil.rmtree(before, ignore_errors=True)
+
+
+def best_of(run: Path) -> Best | None:
+    """What `best/` says it is."""
+    try:
+        about = runs.read_json(run / runs.BEST / ABOUT, "a saved policy")
+        return Best(about["team"], about["steps"], about["score"])
+    except (ShoalError, KeyError, TypeError):
+        return None
+
+
+def load(path: Path, best: bool = False) -> Saved:
+    """Of a run its final policy or its best one; or whatever a policy folder or a checkpoint holds."""
+    if (path / checkpoint.ABOUT).is_file():
+        about, leaves = checkpoint.opened(path)
+        own = {name.partition("/")[2]: leaf for name, leaf in leaves.items() if name.startswith("learners/")}
+        return _rebuilt(path, about, own)
+    if (path / ABOUT).is_file():
+        return _read(path)
+    if not (path / runs.CONFIG).is_file():
+        raise ShoalError(f"{path} is not a run folder, a policy or a checkpoint: it has no {runs.CONFIG}")
+    place = path / (runs.BEST if best else runs.POLICY)
+    place = _before(place) if not place.exists() and _before(place).exists() else place
+    if not place.exists():
+        raise ShoalError(f"{path} has no {place.name} policy yet: resume it, or load one of its checkpoints")
+    return _read(place)
+
+
+def _read(place: Path) -> Saved:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as as_arrays
+
+    about = runs.read_json(place / ABOUT, "a saved policy")
+    try:
+        blob = (place / WEIGHTS).read_bytes()
+        leaves = as_arrays(blob)
+    except (OSError, SafetensorError) as error:
+        raise ShoalError(f"the weights in {place} cannot be read: {error}") from None
+    if not isinstance(about, dict) or about.get("sha256", "") != hashlib.sha256(blob).hexdigest():
+        raise ShoalError(f"the weights in {place} are damaged: their checksum does not fit")
+    return _rebuilt(place, about, leaves)
+
+
+def _rebuilt(place: Path, about: dict[str, Any], leaves: dict[str, np.ndarray]) -> Saved:
+    """Learners of these leaves, if they fit their config."""
+    rng = np.random.default_rng(0)
+    with runs.naming(place):
+        config, steps = Config.from_json(about.get("config")), entry(about, "steps", int)
+        fresh = {team: algorithm.init(rng) for team, algorithm in config.algorithms.items()}
+    shapes = {name: leaf.shape for name, leaf in leaves.items()}
+    if shapes != {name: np.shape(leaf) for name, leaf in runs.named(fresh).items()}:
+        raise ShoalError(f"the weights in {place} do not fit their config: another version of shoal wrote them")
+    learners = jax.tree.unflatten(jax.tree.structure(fresh), [leaves[name] for name in runs.named(fresh)])
+    return Saved(config, learners, steps)
+
+
+def _temporary(place: Path) -> Path:
+    return place.with_name(f"{place.name}.tmp")
+
+
+def _before(place: Path) -> Path:
+    """Where the one before it is for the moment in which two folders change places."""
+    return place.with_name(f"{place.name}.old")
