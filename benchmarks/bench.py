@@ -1,6 +1,6 @@
 """How fast: games alone and whole training, on one pinned core and on all cores.
 
-    python benchmarks/bench.py            # every workload, about 8 minutes
+    python benchmarks/bench.py            # every workload, about 15 minutes
     python benchmarks/bench.py ippo-mlp   # some of them
 
 Every measurement runs in a process of its own, so that compile times and peak memory are its own. Training rates
@@ -54,6 +54,11 @@ TRAINING = {
     "mappo-preset": ("mappo", {"lr": 2e-3, "epochs": 10, "minibatches": 1}, 128, 25, None, ""),
 }
 GAMES = {"games-16": 16, "games-1024": 1024}
+SEEDS = {  # runs of --seeds 4: algorithm, steps
+    "seeds": ("qmix", 100_000),
+    "seeds-mappo": ("mappo", 200_000),
+}
+SEEDS_ROUNDS = 3  # of both ways in turn
 HOST = {"host-spread": ("pz:mpe2.simple_spread_v3", {"max_cycles": 25}, 128, 25)}  # id, options, games, window
 
 
@@ -169,6 +174,35 @@ def time_games(name: str, devices: int, seconds: float) -> dict:
     return summary(rates, compiled)
 
 
+def time_seeds(name: str) -> dict:
+    """Four seeds side by side against the same four one after another: whole commands, each way with a cold cache."""
+    rounds = []
+    for _ in range(SEEDS_ROUNDS):
+        with tempfile.TemporaryDirectory() as folder:
+            ways = {"apart": [["--seed", str(k), "--devices", "1"] for k in range(4)], "together": [["--seeds", "4"]]}
+            rounds.append({way: time_commands(name, commands, Path(folder) / way) for way, commands in ways.items()})
+    ratios = sorted(one["apart"]["wall_s"] / one["together"]["wall_s"] for one in rounds)
+    places = min(len(os.sched_getaffinity(0)), 4)
+    training = sorted(one["apart"]["training_s"] / one["together"]["training_s"] * places for one in rounds)
+    middle = len(rounds) // 2
+    return {"speedup": ratios[middle], "training_speedup": training[middle], "rounds": rounds}
+
+
+def time_commands(name: str, commands: list[list[str]], folder: Path) -> dict:
+    """The time they take, and the seconds of training that all their runs report, added up."""
+    algorithm, steps = SEEDS[name]
+    began = time.perf_counter()
+    for words in commands:
+        command = [sys.executable, "-m", "shoal.cli", "train", algorithm, "mpe/simple_spread", "--steps", str(steps)]
+        out = ["--evaluations", "1", "--out", str(folder / "runs")]
+        env = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
+        subprocess.run([*command, *words, *out], env=env, check=True, stdout=subprocess.DEVNULL)
+    wall = time.perf_counter() - began
+    summaries = [json.loads(path.read_text()) for path in (folder / "runs").rglob("summary.json")]
+    assert len(summaries) == 4
+    return {"wall_s": wall, "training_s": sum(one["seconds"] for one in summaries)}
+
+
 def child(name: str, cores: int, seconds: float) -> None:
     """One measurement, printed as JSON."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
@@ -196,13 +230,14 @@ def measure(name: str, cores: int, cache: str, seconds: float) -> dict:
 
 
 def main(names: list[str]) -> None:
-    unknown = set(names) - {*TRAINING, *GAMES, *HOST}
+    there = [*GAMES, *TRAINING, *HOST, *SEEDS]
+    unknown = set(names) - set(there)
     if unknown:
-        sys.exit(f"unknown workload {', '.join(sorted(unknown))}; there are {', '.join([*GAMES, *TRAINING, *HOST])}")
+        sys.exit(f"unknown workload {', '.join(sorted(unknown))}; there are {', '.join(there)}")
     every = len(os.sched_getaffinity(0))
     rows = []
     print(f"{'workload':14}{'cores':>6}{'steps/s':>12}{'compile s':>11}{'warm s':>8}{'MB':>7}  against")
-    for name in names or [*GAMES, *TRAINING, *HOST]:
+    for name in [name for name in names or there if name not in SEEDS]:
         both = name in HOST or (name in TRAINING and TRAINING[name][2] % every == 0)
         for cores in (1, every) if both else (1,):
             with tempfile.TemporaryDirectory() as cache:
@@ -210,6 +245,9 @@ def main(names: list[str]) -> None:
                 row["warm_compile_s"] = measure(name, cores, cache, 0.0)["compile_s"]
             rows.append(row)
             print(_line(row, rows), flush=True)
+    for name in [name for name in names or there if name in SEEDS]:
+        rows.append({"workload": name, "cores": every} | time_seeds(name))
+        print(_seeds_line(rows[-1]), flush=True)
     RESULTS.parent.mkdir(exist_ok=True)
     kept = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() and names else []
     kept = [row for row in kept if row["workload"] not in {row["workload"] for row in rows}]
@@ -233,6 +271,13 @@ def _line(row: dict, rows: list[dict]) -> str:
     return (
         f"{row['workload']:14}{row['cores']:>6}{row['steps_per_s']:>12,.0f}{row['compile_s']:>11.1f}"
         f"{row['warm_compile_s']:>8.1f}{row['peak_mb']:>7.0f}  {'; '.join(notes)}"
+    )
+
+
+def _seeds_line(row: dict) -> str:
+    return (
+        f"{row['workload']:14}{row['cores']:>6}  {row['speedup']:.2f} x the four seeds one after another"
+        f" ({row['training_speedup']:.2f} x in training alone)"
     )
 
 

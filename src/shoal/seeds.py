@@ -1,0 +1,149 @@
+"""`--seeds`: the same run several times, side by side, in one folder that is resumed as one.
+
+`group.json` says what the runs have in common and, at the end, how they did. Each is a run of its own, and the same
+to the bit as if it had been trained alone.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from . import group, runs, together
+from .config import Config
+from .trainer import Result
+from .types import ShoalError
+
+GROUP = "group.json"
+
+
+class Unfinished(ShoalError):
+    """Some of the runs failed."""
+
+    exit_code = 1
+
+
+def train(config: Config, quiet: bool = False) -> Result:
+    """All seeds of a config; scores are means over them."""
+    s = config.settings
+    config = replace(config, settings=replace(s, devices=s.devices or 1, workers=_workers(config)))
+    path = runs.plan(config)
+    content = {"seeds": list(range(s.seed, s.seed + s.seeds)), "config": config.to_json()}
+    try:
+        path.mkdir(parents=True)
+        runs.write_json(path / GROUP, content)
+    except OSError as error:
+        raise ShoalError(f"the group folder {path} cannot be made ({error.strerror}): choose another out") from None
+    return _go(path, content, quiet)
+
+
+def resume(path: Path, quiet: bool = False) -> Result:
+    """Whatever is left of the group."""
+    content = runs.read_json(path / GROUP, "a group of runs")
+    if not isinstance(content, dict) or not {"seeds", "config"} <= set(content):
+        raise ShoalError(f"{path} is not a group of runs: its {GROUP} does not say which")
+    if all(group.finished(path / name) for name in names(content)):
+        raise ShoalError(f"{path} is finished: there is nothing to resume")
+    return _go(path, content, quiet)
+
+
+def is_group(path: Path) -> bool:
+    """Whether a folder holds several seeds."""
+    return (path / GROUP).is_file()
+
+
+def names(content: dict[str, Any]) -> list[str]:
+    """The run folders inside the group's."""
+    return [f"seed-{seed}" for seed in content["seeds"]]
+
+
+def _workers(config: Config) -> int:
+    """As asked, or none where the cores are all taken by the runs: each then steps its environment itself."""
+    s, cores = config.settings, len(os.sched_getaffinity(0))
+    return 0 if config.hosted and s.workers == -1 and cores < 2 * s.seeds else s.workers
+
+
+def _work(path: Path, content: dict[str, Any], quiet: bool) -> dict[Path, group.Outcome]:
+    """In processes on the cores of a CPU, in one program on an accelerator."""
+    config = Config.from_json(content["config"])
+    each = list(zip(names(content), content["seeds"], strict=True))
+    if jax.default_backend() != "cpu" and not config.hosted:
+        alike = [replace(config.settings, seed=seed, seeds=1, out=str(path), name=name) for name, seed in each]
+        return together.work([replace(config, settings=settings) for settings in alike], quiet)
+    jobs = [group.Job(path / name, [str(path / GROUP), "--seed", str(seed), "--seeds", "1"]) for name, seed in each]
+    return group.work(jobs, max(len(os.sched_getaffinity(0)) // config.settings.devices, 1), quiet)
+
+
+def _go(path: Path, content: dict[str, Any], quiet: bool) -> Result:
+    if not quiet:
+        print(f"{len(content['seeds'])} seeds into {path}", flush=True)
+    with runs.held(path):
+        outcomes = _work(path, content, quiet)
+        summaries = {run.name: _summary(run) for run in outcomes if group.finished(run)}
+        content |= _statistics(summaries)
+        runs.write_json(path / GROUP, content)
+    if not quiet:
+        _tell(path, content)
+    failed = [run.name for run, outcome in outcomes.items() if outcome.state == group.FAILED]
+    stopped = max((outcome.code - 128 for outcome in outcomes.values() if outcome.state == group.STOPPED), default=0)
+    if failed and not stopped:
+        why = "; ".join(f"{name} failed: {outcomes[path / name].told}" for name in failed)
+        raise Unfinished(f"{why} (shoal resume {path} tries again what is not finished)")
+    return Result(
+        path,
+        scores=_means(summaries, "scores"),
+        before=_means(summaries, "before"),
+        random=_means(summaries, "random"),
+        steps=sum(one["steps"] for one in summaries.values()),
+        seconds=sum(one["seconds"] for one in summaries.values()),
+        stopped=stopped,
+    )
+
+
+def _summary(run: Path) -> dict[str, Any]:
+    return runs.read_json(run / runs.SUMMARY, "a finished run")
+
+
+def _means(summaries: dict[str, dict], kind: str) -> dict[str, float]:
+    teams = next(iter(summaries.values()))[kind] if summaries else {}
+    return {team: float(np.mean([one[kind][team] for one in summaries.values()])) for team in teams}
+
+
+def _statistics(summaries: dict[str, dict]) -> dict[str, Any]:
+    """The final scores of the runs that are finished: each, and what they come to, by team."""
+    from .campaign.statistics import iqm
+
+    teams = next(iter(summaries.values()))["scores"] if summaries else {}
+    each = {team: np.array([one["scores"][team] for one in summaries.values()]) for team in teams}
+    return {
+        "finished": len(summaries),
+        "scores": {name: one["scores"] for name, one in summaries.items()},
+        "mean": {team: float(scores.mean()) for team, scores in each.items()},
+        "deviation": {team: float(scores.std(ddof=1)) if len(scores) > 1 else None for team, scores in each.items()},
+        "iqm": {team: float(iqm(scores)) for team, scores in each.items()},
+    }
+
+
+def _tell(path: Path, content: dict[str, Any]) -> None:
+    """A table of the scores."""
+    from rich.console import Console
+    from rich.table import Table
+
+    if not content["finished"]:
+        return
+    table = Table("mean return of one agent", *content["mean"], box=None, pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, scores in content["scores"].items():
+        table.add_row(name, *(f"{score:.2f}" for score in scores.values()))
+    spread = ["" if value is None else f" ± {value:.2f}" for value in content["deviation"].values()]
+    means = [f"{mean:.2f}{also}" for mean, also in zip(content["mean"].values(), spread, strict=True)]
+    table.add_row("mean ± deviation between seeds", *means, style="bold")
+    table.add_row("interquartile mean", *(f"{value:.2f}" for value in content["iqm"].values()))
+    Console().print(table)
+    print(f"{content['finished']} of {len(content['seeds'])} seeds finished: {path / GROUP}", flush=True)
