@@ -50,7 +50,7 @@ def _panel(axes: Any, team: str, points: list[Point], training: list, level: flo
     axes.axhline(level, color=INK, lw=1.1, ls=(0, (5, 4)), label=f"random play ({level:.1f})")
     axes.set_xlabel("environment steps", color=INK)
     axes.set_ylabel(f"return of one agent of team {team}", color=INK)
-    axes.xaxis.set_major_formatter(_short)
+    axes.xaxis.set_major_formatter(short)
     axes.set_xlim(0, max(steps[-1], 1))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#e3e7ea", lw=0.8)
@@ -74,7 +74,7 @@ def _clock(axes: Any, steps: np.ndarray, seconds: np.ndarray) -> None:
     top.spines[["top", "right", "left", "bottom"]].set_visible(False)
 
 
-def _short(value: float, _: Any = None) -> str:
+def short(value: float, _: Any = None) -> str:
     """2500000 -> 2.5M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:

@@ -1,0 +1,143 @@
+"""`shoal campaign` and `shoal report`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from .. import group, runs
+from ..flags import flags, parse
+from ..types import ShoalError
+from . import plan as planning
+from .plan import Plan
+from .results import Study, of_campaign, of_folder
+
+CAMPAIGN = "shoal campaign <algorithms> <envs> --out <folder>"
+TITLE = (
+    "Train every algorithm on every environment with every seed, and write a report: shoal campaign mappo,qmix"
+    " mpe/simple_spread,mpe/simple_speaker_listener --seeds 5 --steps 2e6 --out campaigns/first. All other options are"
+    " those of shoal train, and go to every run. The same command, or shoal campaign <folder>, goes on with a campaign"
+    " that was interrupted; shoal campaign <file>.toml reads one from a file"
+)
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """The campaign itself."""
+
+    seeds: str = "5"
+    """How many seeds, counted from 0, or which, as in 0,7,12."""
+    out: str = ""
+    """The campaign's folder."""
+    at_once: int = 0
+    """Runs side by side; 0 is one on each core."""
+
+    def __post_init__(self) -> None:
+        if self.at_once < 0:
+            raise ShoalError(f"at_once must not be negative, not {self.at_once}")
+
+
+def campaign(args: list[str]) -> int:
+    """Run what is not finished yet, then report."""
+    how, names, options = _own(args)
+    folder, plan = _planned(how, names, options)
+    plan = planning.checked(plan)
+    planning.save(plan, folder)
+    jobs = plan.jobs(folder)
+    done = sum(group.finished(job.path) for job in jobs)
+    print(f"campaign of {len(jobs)} runs in {folder}, {done} of them finished already", flush=True)
+    with runs.held(folder):
+        outcomes = group.work(jobs, how.at_once or _side_by_side(plan))
+    if any(outcome.state == group.STOPPED for outcome in outcomes.values()):
+        print(f"stopped: `shoal campaign {folder}` goes on", flush=True)
+        return 130
+    return publish(of_campaign(folder, plan), folder)
+
+
+def _side_by_side(plan: Plan) -> int:
+    """As many runs as have a core for each of their devices."""
+    devices = max(pair.config["settings"]["devices"] for pair in plan.pairs)
+    return max(len(os.sched_getaffinity(0)) // max(devices, 1), 1)
+
+
+def report(args: list[str]) -> int:
+    """The same report from any finished runs."""
+    if "--help" in args or "-h" in args:
+        print(
+            "shoal report <folder>: tables and a report of all run folders in a folder, such as those of one campaign,"
+        )
+        print("or of shoal train --seeds. They are written into that folder.")
+        return 0
+    if len(args) != 1 or args[0].startswith("-"):
+        raise ShoalError("say one folder of runs and nothing else: shoal report <folder>")
+    return publish(of_folder(Path(args[0])), Path(args[0]))
+
+
+def publish(study: Study, folder: Path) -> int:
+    """Write everything into the folder and show the table; 1 if a run has failed."""
+    from . import report as page
+    from . import tables
+
+    if len(study.failures) == len(study.runs):
+        run = study.runs[0]
+        raise ShoalError(
+            f"no run in {folder} has finished: {run.algorithm} on {run.env}, seed {run.seed}: {run.failure}"
+        )
+    tables.write(study, folder)
+    page.write(study, folder)
+    print(tables.markdown(study), end="")
+    print(f"report: {folder / page.REPORT}   tables: {folder / tables.TABLE}, {folder / tables.TEXT}")
+    return 1 if study.failures else 0
+
+
+def _own(args: list[str]) -> tuple[Campaign, list[str], list[str]]:
+    """The campaign's own options, the names before all options, and the options of its runs."""
+    known = dict(flags(Campaign, Campaign()))
+    own, rest, words = [], [], list(args)
+    names = []
+    while words and not words[0].startswith("-"):
+        names.append(words.pop(0))
+    while words:
+        word = words.pop(0)
+        mine = word.partition("=")[0].replace("_", "-").lower() in known or (word in ("-h", "--help") and not rest)
+        (own if mine else rest).append(word)
+        if mine and "=" not in word and words and not words[0].startswith("--"):
+            own.append(words.pop(0))
+    return parse(Campaign, Campaign(), own, CAMPAIGN, TITLE), names, rest
+
+
+def _planned(how: Campaign, names: list[str], options: list[str]) -> tuple[Path, Plan]:
+    """Where the campaign is, and its runs: those asked for and those it has already."""
+    if len(names) not in (1, 2):
+        raise ShoalError(f"say what to train on what: {CAMPAIGN}, or shoal campaign <folder or .toml file>")
+    if len(names) == 1 and (Path(names[0]) / planning.FILE).exists():
+        if options or how != replace(Campaign(), at_once=how.at_once):
+            raise ShoalError(f"{names[0]} says all itself: shoal campaign {names[0]}, and nothing else but --at-once")
+        return Path(names[0]), planning.load(Path(names[0]))
+    if len(names) == 1 and not names[0].endswith(".toml"):
+        raise ShoalError(f"{names[0]} is neither a campaign's folder nor a .toml file: say {CAMPAIGN}")
+    folder, plan = _from_file(how, Path(names[0]), options) if len(names) == 1 else _from_words(how, names, options)
+    if (folder / planning.FILE).exists():
+        return folder, plan.merged(planning.load(folder), folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ShoalError(f"{folder} exists already and is no campaign: choose another --out")
+    return folder, plan
+
+
+def _from_words(how: Campaign, names: list[str], options: list[str]) -> tuple[Path, Plan]:
+    if not how.out:
+        raise ShoalError("say where the campaign goes: --out campaigns/first")
+    algorithms, envs = map(planning.listed, names)
+    return Path(how.out), planning.made(algorithms, envs, planning.numbers(how.seeds), options)
+
+
+def _from_file(how: Campaign, path: Path, options: list[str]) -> tuple[Path, Plan]:
+    """Options that are given beside the file come after its own, and so win."""
+    content = planning.read_toml(path)
+    out = how.out or content.get("out") or str(path.with_suffix(""))
+    seeds = content.get("seeds", how.seeds) if how.seeds == Campaign.seeds else how.seeds
+    plan = planning.made(
+        content["algorithms"], content["envs"], planning.numbers(seeds), [*content["options"], *options]
+    )
+    return Path(out), replace(plan, scales=content.get("scales", {}))

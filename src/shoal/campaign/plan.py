@@ -1,0 +1,240 @@
+"""The runs of a campaign: every algorithm on every environment with every seed, checked before the first begins."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .. import runs
+from ..assemble import assemble
+from ..group import Job
+from ..types import ShoalError, nearest
+
+FILE = "campaign.json"
+RUNS = "runs"  # the folder of the runs
+GRID = ("steps", "evaluations", "eval_episodes", "greedy")  # what runs must have in common to be compared
+OWN = {"--seed": "--seeds says which there are", "--name": "--out names its folder", "--out": "it has one for all runs"}
+ALONE = ["--devices", "1"]  # unless told otherwise: so no result depends on how many runs share the machine
+TABLES = ("algorithms", "envs", "seeds", "out", "options", "scales")  # of a TOML file
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An algorithm on an environment. Both have a label and are words after `shoal train`, as are the options."""
+
+    algorithm: str
+    env: str
+    args: list[str]
+    config: dict[str, Any]  # but for the seed and the place
+    seeds: list[int]
+
+    @property
+    def grid(self) -> dict[str, Any]:
+        return {name: self.config["settings"][name] for name in GRID}
+
+    def path(self, folder: Path, seed: int) -> Path:
+        """The run folder of a seed."""
+        return folder / RUNS / "-".join([_slug(self.algorithm), _slug(self.env), str(seed)])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All pairs, and what is 0 and 1 of normalised scores where the user says so: `env` or `env team` -> both."""
+
+    pairs: list[Pair]
+    scales: dict[str, list[float]] = field(default_factory=dict)
+
+    def jobs(self, folder: Path) -> list[Job]:
+        """Seed by seed, so that a campaign that is stopped has something of everything."""
+        everyone = sorted({seed for pair in self.pairs for seed in pair.seeds})
+        return [
+            Job(pair.path(folder, seed), [*pair.args, "--seed", str(seed)])
+            for seed in everyone
+            for pair in self.pairs
+            if seed in pair.seeds
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    def merged(self, before: Plan, folder: Path) -> Plan:
+        """This and what the folder has already; refused if they say different things of the same pair."""
+        pairs = {(pair.algorithm, pair.env): pair for pair in before.pairs}
+        for pair in self.pairs:
+            old = pairs.get((pair.algorithm, pair.env))
+            if old is not None and old.config != pair.config:
+                raise ShoalError(
+                    f"{folder} has {pair.algorithm} on {pair.env} with {contrast(old.config, pair.config)}:"
+                    " choose another --out, or take the options it was begun with"
+                )
+            seeds = sorted({*(old.seeds if old else []), *pair.seeds})
+            pairs[pair.algorithm, pair.env] = dataclasses.replace(pair, seeds=seeds)
+        return Plan(list(pairs.values()), before.scales | self.scales)
+
+
+def made(algorithms: dict[str, list[str]], envs: dict[str, list[str]], seeds: list[int], options: list[str]) -> Plan:
+    """Every algorithm on every environment, by label; each pair is assembled as `shoal train` would."""
+    pairs = []
+    for env, env_words in envs.items():
+        for algorithm, words in algorithms.items():
+            args = [*ALONE, *words, *env_words, *options]
+            _refuse_own(args)
+            try:
+                config, _ = assemble([*args, "--seed", str(seeds[0])])
+            except ShoalError as error:
+                raise ShoalError(f"{algorithm} on {env}: {error}") from None
+            pairs.append(Pair(algorithm, env, args, plain(config.to_json()), seeds))
+    return Plan(pairs)
+
+
+def checked(plan: Plan) -> Plan:
+    """The plan, if its runs can be compared and told apart."""
+    for env in dict.fromkeys(pair.env for pair in plan.pairs):
+        same_grid(env, [(pair.algorithm, pair.grid) for pair in plan.pairs if pair.env == env])
+    paths = [str(job.path) for job in plan.jobs(Path())]
+    if len(set(paths)) < len(paths):
+        raise ShoalError("two algorithms or environments of the campaign have names that are too alike: rename one")
+    return plan
+
+
+def same_grid(env: str, grids: list[tuple[str, dict[str, Any]]]) -> None:
+    """Runs on one environment are compared at the same steps, by as many episodes, played alike."""
+    first, asked = grids[0]
+    for other, grid in grids[1:]:
+        for name, value in grid.items():
+            if value != asked[name]:
+                flag = f"--{name.replace('_', '-')}"
+                raise ShoalError(
+                    f"runs on {env} cannot be compared, as {name} is {_told(asked[name])} for {first} and"
+                    f" {_told(value)} for {other}: give all of them the same {flag}"
+                )
+
+
+def plain(config: dict[str, Any]) -> dict[str, Any]:
+    """A run's saved config without what differs between the runs of a pair."""
+    settings = {name: value for name, value in config["settings"].items() if name not in ("seed", "out", "name")}
+    return {name: config[name] for name in ("env", "options", "teams")} | {"settings": settings}
+
+
+def contrast(one: Any, other: Any, name: str = "") -> str:
+    """The first thing in which two configs differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in [*one, *(key for key in other if key not in one)]:
+            if one.get(key) != other.get(key):
+                return contrast(one.get(key), other.get(key), key)
+    return f"{name} {_told(one)}, not {_told(other)}"
+
+
+def load(folder: Path) -> Plan:
+    """The plan that a campaign's folder keeps."""
+    content = runs.read_json(folder / FILE, "a campaign's folder")
+    try:
+        return Plan([Pair(**pair) for pair in content["pairs"]], content["scales"])
+    except (TypeError, KeyError):
+        raise ShoalError(f"{folder / FILE} was not written by this version of shoal: choose another --out") from None
+
+
+def save(plan: Plan, folder: Path) -> None:
+    try:
+        (folder / RUNS).mkdir(parents=True, exist_ok=True)
+        runs.write_json(folder / FILE, plan.to_json())
+    except OSError as error:
+        raise ShoalError(f"{folder} cannot be written to ({error.strerror}): choose another --out") from None
+
+
+def listed(words: str) -> dict[str, list[str]]:
+    """`mappo,qmix --hidden 64` -> what to train by label."""
+    entries = [" ".join(entry.split()) for entry in words.split(",")]
+    if not all(entries):
+        raise ShoalError(f"{words!r} has an empty place: separate names by single commas")
+    return {entry: split(entry) for entry in entries}
+
+
+def split(words: str) -> list[str]:
+    """As a shell would."""
+    try:
+        return shlex.split(words)
+    except ValueError as error:
+        raise ShoalError(f"{words!r} cannot be read ({str(error).lower()})") from None
+
+
+def numbers(seeds: Any) -> list[int]:
+    """`5` -> the seeds 0 … 4; `0,7,12` or a list -> just these."""
+    words = seeds if isinstance(seeds, list) else str(seeds).split(",")
+    try:
+        values = [int(word) for word in words]
+    except (ValueError, TypeError):
+        raise ShoalError(f"seeds must be a number of seeds or seeds separated by commas, not {seeds!r}") from None
+    several = isinstance(seeds, list) or len(values) > 1
+    if min(values, default=-1) < (0 if several else 1) or max(values) >= 2**32 or len(set(values)) < len(values):
+        raise ShoalError(f"seeds must be at least one, different, and not negative, not {seeds!r}")
+    return values if several else list(range(values[0]))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A campaign's file, its labels resolved to words."""
+    try:
+        content = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ShoalError(f"{path} cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ShoalError(f"{path} is not TOML: {error}") from None
+    for name in content:
+        if name not in TABLES:
+            raise ShoalError(f"{path} has {name!r}{nearest(name, TABLES)}: a campaign has {', '.join(TABLES)}")
+    for name in ("algorithms", "envs"):
+        content[name] = _entries(content.get(name), path, name)
+    options = content.get("options", {})
+    if not isinstance(options, dict):
+        raise ShoalError(f"options in {path} must be a table, such as [options] and steps = 2e6 below it")
+    content["options"] = [word for name, value in options.items() for word in _flag(name, value)]
+    _check_scales(content.get("scales", {}), path)
+    return content
+
+
+def _entries(given: Any, path: Path, name: str) -> dict[str, list[str]]:
+    entries = {entry: entry for entry in given} if _are_texts(given) and isinstance(given, list) else given
+    if not entries or not isinstance(entries, dict) or not _are_texts(entries.values()):
+        raise ShoalError(f"{name} in {path} must be a list of names or a table: label = 'words after shoal train'")
+    return {label: split(words) for label, words in entries.items()}
+
+
+def _are_texts(values: Any) -> bool:
+    return isinstance(values, Iterable) and all(isinstance(value, str) for value in values)
+
+
+def _check_scales(scales: Any, path: Path) -> None:
+    for task, bounds in scales.items() if isinstance(scales, dict) else [("", None)]:
+        numbers = bounds if isinstance(bounds, list) and all(type(b) in (int, float) for b in bounds) else []
+        if len(numbers) != 2 or numbers[0] >= numbers[1]:
+            raise ShoalError(
+                f"scales in {path} must say which scores are 0 and 1, such as {task or 'env'!r} = [-30, -5]"
+            )
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", str(value)]
+
+
+def _refuse_own(args: list[str]) -> None:
+    for word in args:
+        flag = word.partition("=")[0]
+        if flag in OWN:
+            raise ShoalError(f"a run of a campaign takes no {flag}: {OWN[flag]}")
+
+
+def _slug(label: str) -> str:
+    return re.sub(r"[^\w.+=-]+", "_", label.replace("/", "__").replace(":", "__")).strip("_.")
+
+
+def _told(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -1,0 +1,83 @@
+"""Estimates from few runs, and how sure they are: interquartile means, profiles, probabilities of improvement.
+
+Agarwal et al. 2021, "Deep reinforcement learning at the edge of the statistical precipice": every interval is a
+percentile interval of the stratified bootstrap. A stratum is the runs of one task, one score per seed along the last
+axis; runs are drawn again within their task, so that every task keeps its weight. `scipy.stats.bootstrap` does this,
+and bears tasks with different numbers of runs, as after a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+RESAMPLES = 2_000
+LEVEL = 0.95
+FEW = 5  # seeds; the intervals of fewer are too narrow
+TRIM = 0.25  # at either end: the middle half is left
+
+Strata = Sequence[np.ndarray]  # one [...,seeds] for each task
+
+
+class Estimate(NamedTuple):
+    """A value and its interval: none, if a task has only one seed."""
+
+    value: np.ndarray
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+
+
+def iqm(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
+    """The mean of the middle half of all scores; of fewer than four, the mean of all."""
+    from scipy.stats import trim_mean
+
+    return trim_mean(np.concatenate(strata, axis), TRIM, axis)
+
+
+def mean(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
+    return np.concatenate(strata, axis).mean(axis)
+
+
+def better(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
+    """How probably a run of the one beats a run of the other on the same task: the first half are the one's tasks."""
+    half = len(strata) // 2
+    shares = [_beats(one, other) for one, other in zip(strata[:half], strata[half:], strict=True)]
+    return np.mean(shares, axis=0)
+
+
+def _beats(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    one, other = one[..., :, None], other[..., None, :]
+    return ((one > other) + 0.5 * (one == other)).mean((-2, -1))
+
+
+def estimate(strata: Strata, statistic: Callable[..., np.ndarray] = iqm) -> Estimate:
+    """The statistic of all runs, and its interval. Equal runs give equal intervals: the draws are always the same."""
+    from scipy.stats import bootstrap
+
+    value = statistic(*strata)
+    if min(runs.shape[-1] for runs in strata) < 2:
+        return Estimate(value)
+    drawn = bootstrap(
+        strata,
+        statistic,
+        n_resamples=RESAMPLES,
+        batch=200,
+        vectorized=True,
+        axis=-1,
+        confidence_level=LEVEL,
+        method="percentile",
+        rng=np.random.default_rng(0),
+    )
+    return Estimate(value, *drawn.confidence_interval)
+
+
+def profile(strata: Strata, levels: np.ndarray) -> Estimate:
+    """The share of runs, over all tasks, whose score is above each level `[L]`."""
+    return estimate([(runs > levels[:, None]).astype(float) for runs in strata], mean)
+
+
+def improvement(one: Strata, other: Strata) -> Estimate:
+    """How probably the one beats the other, task by task; both must have the same tasks."""
+    return estimate([*one, *other], better)

@@ -1,0 +1,324 @@
+"""Campaigns: the statistics, a real campaign killed and continued, the report, and what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy.stats import mannwhitneyu, trim_mean
+
+from shoal import cli
+from shoal.campaign import plan as planning
+from shoal.campaign import results, statistics, tables
+from shoal.campaign.statistics import estimate, improvement, iqm, profile
+
+ROOT = Path(__file__).parent.parent
+SIZES = {"steps": 240, "games": 4, "window": 5, "eval-episodes": 3, "evaluations": 2, "hidden": 4}
+WHAT = ["a2c,ppo", "test/identity,matrix/matching_pennies", "--seeds", "2"]
+WORDS = [*WHAT, *(word for name, value in SIZES.items() for word in (f"--{name}", str(value)))]
+RUNS = 8
+# Two algorithms, three tasks, five seeds; what rliable 1.2.0 says of them is below.
+ONE = [[0.63, 0.62, 0.86, 0.35, 0.13], [0.57, 0.49, 0.79, 0.48, 0.56], [0.73, 0.67, 0.46, 0.61, 0.35]]
+OTHER = [[0.35, 0.58, 0.77, 0.68, 0.32], [0.39, 0.71, 0.37, 0.52, 0.41], [0.44, 0.47, 0.57, 0.35, 0.54]]
+
+
+def strata(rows: list[list[float]]) -> list[np.ndarray]:
+    return [np.array(row) for row in rows]
+
+
+# -- statistics -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3, 4, 5, 10, 31])
+def test_the_interquartile_mean_is_the_mean_of_the_middle_half(seeds: int):
+    scores = np.random.default_rng(seeds).normal(size=seeds)
+    cut = seeds // 4
+    assert iqm(scores) == pytest.approx(np.sort(scores)[cut : seeds - cut].mean())
+    assert iqm(scores) == pytest.approx(trim_mean(scores, 0.25))
+
+
+def test_estimates_agree_with_rliable():
+    guess = estimate(strata(ONE))
+    assert float(guess.value) == pytest.approx(0.56555556)
+    assert [guess.low, guess.high] == pytest.approx([0.4689, 0.6522], abs=0.01)
+    chance = improvement(strata(ONE), strata(OTHER))
+    assert float(chance.value) == pytest.approx(0.65333333)
+    assert [chance.low, chance.high] == pytest.approx([0.44, 0.8467], abs=0.02)
+    shares = profile(strata(ONE), np.array([0.25, 0.5, 0.75]))
+    assert shares.value == pytest.approx([0.93333333, 0.6, 0.13333333])
+    assert shares.low == pytest.approx([0.8, 0.33333333, 0.0], abs=0.07)
+
+
+def test_the_chance_to_beat_somebody_is_the_mann_whitney_statistic():
+    one, other = strata(ONE)[0], strata(OTHER)[1]
+    expected = mannwhitneyu(one, other).statistic / (len(one) * len(other))
+    assert float(improvement([one], [other]).value) == pytest.approx(float(expected))
+    assert float(improvement([one], [one]).value) == 0.5  # a draw counts half
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(statistics, "RESAMPLES", 400)
+    rng, held = np.random.default_rng(0), 0
+    for _ in range(200):
+        guess = estimate([rng.normal(task, 1, 20) for task in range(3)], statistics.mean)
+        assert guess.low is not None and guess.high is not None
+        held += bool(guess.low <= 1.0 <= guess.high)
+    assert 0.89 <= held / 200 <= 0.99
+
+
+def test_a_profile_falls_from_one_to_nothing():
+    levels = np.linspace(-0.1, 1.0, 50)
+    shares = profile([*strata(ONE), np.array([0.2, 0.9])], levels)  # a task may have fewer seeds
+    for each in shares:
+        assert each is not None and (np.diff(each) <= 0).all() and each[0] == 1 and each[-1] == 0
+
+
+def test_one_seed_has_no_interval():
+    assert estimate([np.array([1.0, 2.0]), np.array([3.0])]).low is None
+    assert estimate([np.array([1.0, 2.0]), np.array([3.0, 3.0])]).low is not None
+
+
+# -- a real campaign --------------------------------------------------------------------------------------------------
+
+
+CACHE = {  # the compiled programs of all tests, in processes of their own
+    "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "xla"),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
+
+
+class Killed(NamedTuple):
+    """A campaign that was killed in the middle and then continued."""
+
+    folder: Path
+    done: dict[Path, dict]  # what was finished at the kill, and all it held
+    told: str  # by the continuation
+
+
+def finished(folder: Path) -> list[Path]:
+    return sorted(path.parent for path in folder.glob("runs/*/summary.json"))
+
+
+def contents(folder: Path) -> dict[Path, tuple[int, bytes]]:
+    """Every file of a run: when it was written, and what it is."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+
+def table(folder: Path) -> list[dict[str, str]]:
+    """All but how long it took."""
+    with (folder / tables.TABLE).open(newline="") as file:
+        return [{name: cell for name, cell in row.items() if "second" not in name} for row in csv.DictReader(file)]
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
+    folder = tmp_path_factory.mktemp("campaigns") / "killed"
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CACHE.items():
+            patch.setenv(name, value)
+        process = subprocess.Popen([sys.executable, "-m", "shoal.cli", "campaign", *WORDS, "--out", str(folder)])
+        while len(finished(folder)) < 3:
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+        time.sleep(0.5)  # its children die with it
+        done = {run: contents(run) for run in finished(folder)}
+        assert len(done) < RUNS and not (folder / tables.TABLE).exists()
+        with contextlib.redirect_stdout(io.StringIO()) as told:
+            assert cli.main(["resume", str(folder)]) == 0
+        yield Killed(folder, done, told.getvalue())
+
+
+@pytest.fixture
+def whole(killed: Killed) -> Path:
+    return killed.folder
+
+
+def test_a_campaign_goes_on_and_leaves_alone_what_was_finished(killed: Killed):
+    assert f"campaign of {RUNS} runs in {killed.folder}, {len(killed.done)} of them finished already" in killed.told
+    assert len(finished(killed.folder)) == RUNS and "| final IQM |" in killed.told
+    assert {run: contents(run) for run in killed.done} == killed.done
+
+
+def test_a_campaign_killed_in_the_middle_ends_as_runs_that_nobody_disturbed(killed: Killed, tmp_path: Path):
+    plan = planning.load(killed.folder)
+    planning.save(plan, tmp_path)
+    for job in plan.jobs(tmp_path):
+        assert cli.main(["train", *job.args, "--out", str(job.path.parent), "--name", job.path.name]) == 0
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert table(tmp_path) == table(killed.folder)
+
+
+def test_the_files_say_what_the_runs_say(whole: Path):
+    rows = table(whole)
+    assert [(row["env"], row["team"], row["algorithm"]) for row in rows] == [
+        (env, team, algorithm)
+        for env, team in [("test/identity", "agent"), *[("matrix/matching_pennies", team) for team in ("even", "odd")]]
+        for algorithm in ("a2c", "ppo")
+    ]
+    scores = [json.loads((whole / f"runs/ppo-test__identity-{seed}/summary.json").read_text()) for seed in range(2)]
+    mine = next(row for row in rows if (row["env"], row["algorithm"]) == ("test/identity", "ppo"))
+    final = [score["scores"]["agent"] for score in scores]
+    assert float(mine["final_mean"]) == pytest.approx(np.mean(final))
+    assert float(mine["final_std"]) == pytest.approx(np.std(final, ddof=1), abs=1e-6)
+    assert float(mine["best_mean"]) >= float(mine["final_mean"]) and mine["seeds"] == "2"
+    with (whole / tables.EPISODES).open(newline="") as file:
+        episodes = list(csv.DictReader(file))
+    agents = {"test/identity": 2, "matrix/matching_pennies": 2}
+    evaluations = SIZES["evaluations"] + 2
+    assert len(episodes) == sum(4 * evaluations * SIZES["eval-episodes"] * number for number in agents.values())
+    assert {row["run"] for row in episodes} == {str(run.relative_to(whole)) for run in finished(whole)}
+
+
+def test_the_report_stands_alone(whole: Path):
+    page = (whole / "report.html").read_text()
+    assert "http" not in page and "src=" not in page and "@import" not in page and "url(#" in page
+    links = re.findall(r'href="([^"#]+)"', page)
+    assert len(links) == 4 + 4 * 2 and all((whole / link).is_dir() for link in links)
+    assert "Few seeds: some rows have only 2 seeds" in page
+    assert "other teams learn too" in page  # so that matching pennies is in no aggregate
+    assert page.count("<svg") == 4  # curves, over all tasks, profiles, improvement
+
+
+def test_a_failed_run_is_told_and_not_counted(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    folder = tmp_path / "damaged"
+    shutil.copytree(whole, folder)
+    (folder / "runs/ppo-test__identity-0/summary.json").unlink()
+    metrics = folder / "runs/a2c-test__identity-1/metrics.jsonl"
+    metrics.write_text(
+        re.sub(r'"evaluation/agent/return": [^,]+', '"evaluation/agent/return": null', metrics.read_text())
+    )
+    assert cli.main(["report", str(folder)]) == 1
+    told = capsys.readouterr().out
+    assert "a2c on test/identity, seed 1: its scores are no numbers" in told
+    assert "ppo on test/identity, seed 0: it is not finished" in told and "One seed has no interval" in told
+    row = table(folder)[0]
+    assert (row["seeds"], row["failed"], row["iqm_low"], row["final_std"]) == ("1", "1", "", "")
+
+
+def test_any_folder_of_runs_can_be_reported(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    for seed in range(2):
+        shutil.copytree(whole / f"runs/ppo-test__identity-{seed}", tmp_path / "runs" / f"mine-{seed}")
+    assert cli.main(["report", str(tmp_path / "runs")]) == 0
+    (row,) = table(tmp_path / "runs")
+    assert row == table(whole)[1] | {"scale_1": row["scale_1"], "random": row["random"], "scale_0": row["scale_0"]}
+    again = tmp_path / "runs" / "twin"
+    shutil.copytree(tmp_path / "runs" / "mine-0", again)
+    assert cli.main(["report", str(tmp_path / "runs")]) == 2
+    assert "the same run with the same seed" in capsys.readouterr().err
+    config = json.loads((again / "config.json").read_text())
+    (again / "config.json").write_text(json.dumps(config | {"settings": config["settings"] | {"evaluations": 5}}))
+    assert cli.main(["report", str(tmp_path / "runs")]) == 2
+    assert (
+        f"cannot be compared, as evaluations is 2 for {again.with_name('mine-0')} and 5 for {again}"
+        in capsys.readouterr().err
+    )
+    assert cli.main(["report", str(again)]) == 2
+    assert "is one run" in capsys.readouterr().err
+
+
+def test_runs_that_differ_are_told_apart():
+    plain, other = {"lr": 0.1, "hidden": 8}, {"lr": 0.2, "hidden": 8}
+    named = [("ppo", plain), ("ppo", other), ("a2c", plain)]
+    assert results.labels(named) == ["ppo lr=0.1", "ppo lr=0.2", "a2c"]
+
+
+# -- plans ------------------------------------------------------------------------------------------------------------
+
+
+def made(words: str, seeds: str = "2", *options: str) -> planning.Plan:
+    sizes = [word for name, value in SIZES.items() for word in (f"--{name}", str(value))]
+    return planning.made(
+        planning.listed(words), planning.listed("test/identity"), planning.numbers(seeds), [*sizes, *options]
+    )
+
+
+def test_a_campaign_may_grow_but_not_change(tmp_path: Path):
+    before = made("ppo")
+    grown = made("ppo,a2c", "3").merged(before, tmp_path)
+    assert [(pair.algorithm, pair.seeds) for pair in grown.pairs] == [("ppo", [0, 1, 2]), ("a2c", [0, 1, 2])]
+    assert made("a2c").merged(before, tmp_path).pairs[0] == before.pairs[0]  # what is there stays
+    with pytest.raises(planning.ShoalError, match=r"has ppo on test/identity with lr 0\.\d+, not 0\.5"):
+        made("ppo", "2", "--lr", "0.5").merged(before, tmp_path)
+    planning.save(grown, tmp_path)
+    assert planning.load(tmp_path) == grown
+
+
+def test_a_file_says_what_flags_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from shoal.campaign.command import _own, _planned
+
+    monkeypatch.chdir(tmp_path)
+    Path("tag.toml").write_text("""
+        seeds = [3, 5]
+        envs = ["mpe/simple_tag"]
+        [algorithms]
+        hunters = "--team adversary=ppo --team agent=random --adversary.lr 0.01"
+        [options]
+        steps = 4e4
+        greedy = false
+        [scales]
+        "mpe/simple_tag adversary" = [0, 50]
+    """)
+    how, names, options = _own(["tag.toml", "--evaluations", "3", "--steps", "50_000"])
+    folder, plan = _planned(how, names, options)  # flags beside a file win
+    (pair,) = planning.checked(plan).pairs
+    assert folder == Path("tag") and pair.seeds == [3, 5] and pair.config["settings"]["evaluations"] == 3
+    assert pair.config["settings"]["steps"] == 50_000 and not pair.config["settings"]["greedy"]
+    assert pair.config["teams"]["adversary"]["options"]["lr"] == 0.01
+    study = results.of_campaign(folder, plan)
+    tag = study.tasks[0]
+    assert study.scale(tag) == (0, 50) and study.why_not(study.tasks[1]) == "this team does not learn"
+    assert study.runs[0].failure == "it never began"
+
+
+MISTAKES = {
+    "nothing": ([], "say what to train on what"),
+    "no place": (["ppo", "test/identity"], "--out campaigns/first"),
+    "unknown algorithm": (["ppo,qmx", "test/identity", "--out", "c"], "did you mean 'qmix'"),
+    "an algorithm that cannot play": (["qmix", "test/continuous_identity", "--out", "c"], "choose another algorithm"),
+    "an option not all have": (["ppo,qmix", "test/identity", "--out", "c", "--clip", "0.1"], "qmix on test/identity"),
+    "different lengths": (["mappo,qmix", "mpe/simple_spread", "--out", "c"], "give all of them the same --steps"),
+    "a seed": (["ppo", "test/identity", "--out", "c", "--seed", "1"], "--seeds says which"),
+    "no seeds": (["ppo", "test/identity", "--out", "c", "--seeds", "0"], "seeds must be"),
+    "an empty place": (["ppo,", "test/identity", "--out", "c"], "single commas"),
+    "no campaign": (["nowhere"], "neither a campaign's folder nor a .toml file"),
+    "no file": (["nowhere.toml"], "cannot be read"),
+    "something else there": (["ppo", "test/identity", "--out", "."], "is no campaign"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_sentence_and_starts_nothing(
+    mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.txt").write_text("")
+    words, expected = MISTAKES[mistake]
+    assert cli.main(["campaign", *words]) == 2
+    out, err = capfd.readouterr()
+    assert out == "" and err.count("\n") == 1 and expected in err, err
+    assert os.listdir() == ["mine.txt"]
+
+
+def test_a_folder_says_all_itself(whole: Path, capfd: pytest.CaptureFixture):
+    assert cli.main(["campaign", str(whole), "--steps", "100"]) == 2
+    assert "nothing else but --at-once" in capfd.readouterr().err
+    words = [word if word != str(SIZES["steps"]) else "480" for word in WORDS]
+    assert cli.main(["campaign", *words, "--out", str(whole)]) == 2
+    assert "with steps 240, not 480: choose another --out" in capfd.readouterr().err
