@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -49,11 +50,14 @@ def read_back(path) -> list[np.ndarray]:
     if path.suffix == ".gif":
         with Image.open(path) as image:
             return [np.asarray(_at(image, i)) for i in range(image.n_frames)]
-    import imageio_ffmpeg
+    from imageio_ffmpeg import get_ffmpeg_exe
 
-    frames = imageio_ffmpeg.read_frames(str(path))
-    width, height = next(frames)["size"]
-    return [np.frombuffer(frame, np.uint8).reshape(height, width, 3) for frame in frames]
+    told = subprocess.run(
+        [get_ffmpeg_exe(), "-i", path, "-f", "rawvideo", "-pix_fmt", "rgb24", "-"], capture_output=True, check=True
+    )
+    sizes = re.search(rb"Video: h264.*?, (\d+)x(\d+)", told.stderr)
+    assert sizes, told.stderr
+    return list(np.frombuffer(told.stdout, np.uint8).reshape(-1, int(sizes[2]), int(sizes[1]), 3))
 
 
 def _at(image: Image.Image, frame: int) -> Image.Image:
@@ -176,6 +180,24 @@ def test_environments_of_others_are_filmed_as_they_are_evaluated(env, options, t
     assert len(np.unique(first.reshape(-1, 3), axis=0)) > 1 and (first != last).any()
     assert len(read_back(path)) == sum(take.steps + 1 for take in takes)
     assert len(take_pictures) == takes[0].steps + 1
+
+
+@pytest.mark.parametrize(
+    "name", ["jaxmarl:MPE_simple_tag_v3", "jaxmarl:SMAX", "gymnax:CartPole-v1", "jumanji:Snake-v1"]
+)
+def test_games_in_jax_of_others_are_drawn(name):
+    game = envs.make(name)
+    game.drawable()
+    states = [jax.device_get(game.reset(jax.random.key(seed), 2)[0]) for seed in (0, 1)]
+    one, other = game.pictures(states, [{}, {}], 1)
+    assert one.dtype == np.uint8 and one.ndim == 3 and one.shape == other.shape and (one != other).any()
+    if name.startswith("jaxmarl"):
+        assert all(holds(one, colour) for colour in team_colours(game.teams).values())
+
+
+def test_a_game_in_jax_that_nobody_draws_is_one_sentence():
+    with pytest.raises(ShoalError, match=r"^jaxmarl:overcooked cannot be drawn: neither"):
+        envs.make("jaxmarl:overcooked").drawable()
 
 
 class Unseen:
