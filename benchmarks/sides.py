@@ -48,9 +48,9 @@ TASKS = {
         "player_0",
     ),
     "battle": Task(
-        f"--team red=mfq --team blue=random {BATTLE} --env.map_size 16 --env.max_cycles 100",
+        f"--team red=mfq --team blue=random {BATTLE}",
         {"red against random": {}},
-        100,
+        50,
         "red",
         counts=True,
     ),

@@ -1,4 +1,4 @@
-"""The command line: `shoal train`, `resume`, `evaluate`, `list`, `info`, `check-env`."""
+"""The command line: the words of `shoal --help`, each a function here or in a module of its own."""
 
 from __future__ import annotations
 
