@@ -103,7 +103,7 @@ def time_host(name: str, cores: int, seconds: float) -> dict:
     env, kind = make(env_id, **options), find("ppo")
     began = time.perf_counter()
     team = {"agent": kind(kind.Config(), env.teams["agent"])}
-    loop = HostLoop(env, team, games, window, 10_000_000, 1, cores)
+    loop = HostLoop(env, team, games, window, 10_000_000, cores, cores)
     with contextlib.closing(loop):
         state = loop.init(0)
         program = loop.compile(state, 1)

@@ -58,17 +58,21 @@ def descriptors() -> int:
 class Outside:
     """A native game that is stepped from outside."""
 
-    def __init__(self, game: Any, games: int):
-        self.game, self.games = game, games
-        self.advance = jax.jit(game.step)
+    def __init__(self, game: Any, games: int, devices: int):
+        self.game, self.games, self.devices = game, games, devices
+        self.advance = jax.jit(jax.vmap(game.step))
 
-    def open(self, key: Array) -> tuple[dict[str, View], list[Fault]]:
-        self.state, views = self.game.reset(key, self.games)
-        return jax.device_get(views), []
+    def open(self, keys: Array) -> tuple[dict[str, View], list[Fault]]:
+        self.state, views = jax.vmap(lambda key: self.game.reset(key, self.games // self.devices))(keys)
+        return self._all(views), []
 
-    def step(self, keys: Array, t: int, actions: dict) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
-        self.state, views = self.advance(keys[t, 0], self.state, actions)
-        return jax.device_get(views), np.zeros(self.games, bool), []
+    def step(self, keys: np.ndarray, t: int, actions: dict) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
+        shares = {team: action.reshape(self.devices, -1, *action.shape[1:]) for team, action in actions.items()}
+        self.state, views = self.advance(jax.random.wrap_key_data(keys[:, t, 0]), self.state, shares)
+        return self._all(views), np.zeros(self.games, bool), []
+
+    def _all(self, views: Any) -> Any:
+        return jax.tree.map(lambda x: np.asarray(x).reshape(self.games, *x.shape[2:]), views)
 
     def episodes(self) -> np.ndarray:
         return np.zeros(self.games, np.uint32)
@@ -81,18 +85,23 @@ class OutsideLoop(HostLoop):
     """The host engine on a native game."""
 
     def stage(self, seed: int) -> Stage:
-        return Outside(self.env, self.games)
+        return Outside(self.env, self.games, self.devices)
 
 
 @pytest.mark.parametrize(
-    ("name", "own"),
-    [("ppo", {"torso": "gru"}), ("qmix", OFF | {"last_action": True}), ("maddpg", OFF)],
+    ("name", "own", "devices"),
+    [
+        ("ppo", {"torso": "gru"}, 1),
+        ("ppo", {"torso": "gru", "minibatches": 2}, 2),
+        ("qmix", OFF | {"last_action": True}, 2),
+        ("maddpg", OFF, 1),
+    ],
 )
-def test_trap_30_compiled_and_host_engine_learn_the_same(name: str, own: dict) -> None:
+def test_trap_30_compiled_and_host_engine_learn_the_same(name: str, own: dict, devices: int) -> None:
     """Same game, same keys: float precision apart after several iterations over episode ends and deaths."""
     env = mortal()
     algorithm = build(name, env, **TINY, **own)
-    sizes = (env, {TEAM: algorithm}, 4, 5, 1000)
+    sizes = (env, {TEAM: algorithm}, 4, 5, 1000, devices)
     compiled, hosted = Loop(*sizes), OutsideLoop(*sizes)
     a, b = compiled.init(3), hosted.init(3)
     ours, theirs = compiled.compile(a, 4)(a), hosted.compile(b, 4)(b)

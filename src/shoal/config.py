@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from . import algorithms, envs
 from .algorithms import Algorithm
-from .devices import share
+from .devices import choices
 from .envs.host import Hosted
 from .types import Share, ShoalError, Spec, nearest
 
@@ -39,7 +39,7 @@ class Settings:
     window: int = 25
     """Steps of each game between two updates."""
     devices: int = 0
-    """Devices (on a CPU: cores) that share the games; 0 takes as many as divide them."""
+    """Devices (on a CPU: cores) that share the games; 0 takes as many as divide them and what is learnt from."""
     workers: int = -1
     """Processes that step an environment on the host; 0 steps it in this one, -1 takes as many as there are cores."""
     patience: float = 60.0
@@ -150,12 +150,17 @@ class Config:
 
     @cached_property
     def devices(self) -> int:
-        """How many devices really share the games."""
-        if self.hosted:
-            if self.settings.devices > 1:
-                raise ShoalError(f"{self.env} runs on the host, and its learners on one device: set devices to 0")
-            return 1
-        return share(self.settings.games, self.settings.devices)
+        """How many devices really share the games: the most that leave each enough to learn from."""
+        possible = choices(self.settings.games, self.settings.devices)
+        return next((count for count in possible if self._suffices(count)), possible[-1])
+
+    def _suffices(self, devices: int) -> bool:
+        try:
+            for algorithm in self.algorithms.values():
+                algorithm.check(self._share(devices))
+        except ShoalError:
+            return False
+        return True
 
     @property
     def hosted(self) -> bool:
@@ -173,8 +178,11 @@ class Config:
     @property
     def share(self) -> Share:
         """What falls to each of them."""
+        return self._share(self.devices)
+
+    def _share(self, devices: int) -> Share:
         s = self.settings
-        return Share(s.games // self.devices, s.window, self.devices, s.steps)
+        return Share(s.games // devices, s.window, devices, s.steps)
 
     @property
     def label(self) -> str:

@@ -26,17 +26,17 @@ def setup() -> None:
             jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
 
 
-def share(games: int, asked: int) -> int:
-    """How many devices share the games: as asked, or the most that divide them."""
+def choices(games: int, asked: int) -> list[int]:
+    """How many devices may share the games: as asked, or all that divide them, the most first."""
     setup()
     there = jax.local_device_count()
     if not asked:
-        return max(n for n in range(1, there + 1) if games % n == 0)
+        return [n for n in range(there, 0, -1) if games % n == 0]
     if asked > there:
         raise ShoalError(f"{asked} devices were asked for, but JAX has {there}: set devices to 0 to use what there is")
     if games % asked:
         raise ShoalError(f"{games} games cannot be shared evenly by {asked} devices: change games or devices")
-    return asked
+    return [asked]
 
 
 def room(devices: int) -> float:

@@ -97,7 +97,7 @@ def config_of(path: Path) -> Config:
     plain = read_json(path / CONFIG, "a run folder")
     with naming(path / CONFIG):
         config = Config.from_json(plain)
-        devices = 0 if config.hosted else entry(entry(plain, "protocol", dict), "devices", int)
+        devices = entry(entry(plain, "protocol", dict), "devices", int)
         return replace(config, settings=replace(config.settings, devices=devices))
 
 

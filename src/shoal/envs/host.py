@@ -175,6 +175,7 @@ class Table:
     def __init__(self, env: Hosted, arrays: dict[str, np.ndarray], games: range, seed: int):
         self.env, self.arrays, self.games, self.seed = env, arrays, games, seed
         self.matches: dict[int, Match] = {}
+        self.watched = arrays["state"].size > 0
         self.sides = [
             (team, spec, [arrays[f"{team}/{name}"] for name in Glance._fields]) for team, spec in env.teams.items()
         ]
@@ -243,7 +244,8 @@ class Table:
                 stuck = glance.alive & ~glance.legal.any(-1)
                 if stuck.any():
                     raise Broken(f"{spec.agents[int(stuck.argmax())]} is alive and has no legal action")
-        self._put(self.arrays["state"], game, moment.state, "the state", ())
+        if self.watched:
+            self._put(self.arrays["state"], game, moment.state, "the state", ())
         self.arrays["first"][game], self.arrays["over"][game] = first, moment.over
 
     def _put(self, place: np.ndarray, game: int, value: np.ndarray, what: str, agents: tuple[str, ...]) -> None:

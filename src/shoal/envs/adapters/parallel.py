@@ -66,6 +66,8 @@ class World:
     def masks(self, obs: Mapping[Any, Any], infos: Any) -> dict[Any, Any]:
         """Who may do what, where the environment tells it."""
         infos, seats = infos if isinstance(infos, Mapping) else {}, self.roster.seats
+        if not self.roster.masked and not any(infos.values()):
+            return {}  # as most do
         told = {agent: seats[agent].reader.mask(obs[agent], infos.get(agent)) for agent in obs if agent in seats}
         return {agent: mask for agent, mask in told.items() if mask is not None}
 

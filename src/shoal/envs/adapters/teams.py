@@ -89,6 +89,7 @@ class Roster:
             for team, members in group(list(agents), teams).items()
         }
         self.seats = {seat.agent: seat for line in self.lines.values() for seat in line}
+        self.masked = any(seat.reader.masked for seat in self.seats.values())
         size = sum(seat.reader.size for seat in self.seats.values()) if state is None else state
         self.teams = line_up({team: _spec(team, line, size) for team, line in self.lines.items()}, state is None)
         self.legal = {team: _padding(self.teams[team], line) for team, line in self.lines.items()}
@@ -107,8 +108,9 @@ class Roster:
     def _glance(self, team: str, line: list[Seat], news: News) -> Glance:
         spec, legal = self.teams[team], self.legal[team].copy()
         obs = np.zeros((spec.n, spec.obs), np.uint8 if spec.pixels else np.float32)
-        for seat in line:
-            agent, present = seat.agent, seat.agent in news.alive
+        alive = [seat.agent in news.alive for seat in line]
+        for seat, present in zip(line, alive, strict=True):
+            agent = seat.agent
             if agent in news.obs and (present or news.over):
                 obs[seat.place, : seat.reader.size] = seat.reader.read(news.obs[agent])
             if present and agent in news.masks and isinstance(seat.writer, Choice):
@@ -117,7 +119,7 @@ class Roster:
         return Glance(
             obs=obs,
             legal=legal,
-            alive=np.array([seat.agent in news.alive for seat in line]),
+            alive=np.array(alive),
             reward=reward,
             discount=np.array([news.discounts.get(seat.agent, 0.0) for seat in line], np.float32),
         )
