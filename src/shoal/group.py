@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from . import checkpoint, runs
 from .envs.worker import die_with
-from .runs import finished as finished
+from .runs import finished
 from .types import ShoalError
 
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
