@@ -199,8 +199,9 @@ def test_a_player_is_shown_images_as_they_are():
     """`[H,W,C]` by agent: it acts as in the game."""
     algorithm = build("ppo", GAME, **TINY)
     _, views = GAME.reset(jax.random.key(0), 1)
-    pictures = {f"agent_{i}": np.asarray(views[TEAM].obs[0, i]).reshape(SIDE, SIDE, DEPTH) for i in range(2)}
-    shown = _view(GAME.teams[TEAM], pictures, {}, first=True)
+    spec = GAME.teams[TEAM]
+    pictures = {f"agent_{i}": np.asarray(views[TEAM].obs[:, i], np.float32) for i in range(2)}
+    shown = _view(spec, pictures, {}, {}, 1)
 
     def whole(*views: View) -> list[Array]:
         learner = algorithm.init(np.random.default_rng(0))

@@ -319,7 +319,7 @@ def test_self_play_runs_on_a_host_game_in_turns(tmp_path: Path, capsys: pytest.C
     game = ["pz:pettingzoo.classic.tictactoe_v3", "--self-play=latest", *seats]
     rival = ["--player_2.groups", "2", "--player_2.every", "2", "--player_2.period", "2"]
     small = {"games": 16, "window": 20, "steps": 6000, "evaluations": 0, "eval-episodes": 8, "workers": 0}
-    sizes = [f"--{name}={value}" for name, value in small.items()]
+    sizes = ["--devices=1", *(f"--{name}={value}" for name, value in small.items())]
     where = ["--out", str(tmp_path), "--name", "run", "--player_1.lr", "1e-2"]
     assert cli.main(["train", "ppo", *game, *rival, *sizes, *where]) == 0
     told = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
