@@ -84,9 +84,7 @@ def _dispatch(argv: list[str]) -> int:
 
 def _train(args: list[str]) -> int:
     from .assemble import assemble
-    from .devices import setup
 
-    setup()
     config, note = assemble(args)
     from . import seeds, trainer
 
@@ -97,15 +95,12 @@ def _train(args: list[str]) -> int:
 
 
 def _resume(args: list[str]) -> int:
-    from .devices import setup
-
     if len(args) != 1 or args[0].startswith("-"):
         if "--help" in args or "-h" in args:
             print("shoal resume <run>: go on with a run that was interrupted, from its newest checkpoint, or with")
             print("what is left of a group (--seeds) or a campaign. Nothing is to be repeated: the folder says all.")
             return 0
         raise ShoalError("say one run and nothing else: shoal resume <run>")
-    setup()
     if (Path(args[0]) / "campaign.json").exists():
         return _campaign(args)
     from . import seeds, trainer

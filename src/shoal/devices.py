@@ -13,8 +13,11 @@ from .types import ShoalError
 CACHED_FROM = 0.0  # seconds of compiling above which a program is kept: even small ones add up at the start
 
 
-def setup() -> None:
-    """Keep compiled programs on disk, and see every core as a device; a JAX that is up already stays as it is."""
+def setup(cores: int = 0) -> None:
+    """Keep compiled programs on disk, and see every core as a device, or so many; a JAX that is up stays as it is.
+
+    XLA gets as many threads as there are devices: how it cuts large sums, and so their last bits, depends on that.
+    """
     if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         jax.config.update("jax_compilation_cache_dir", str(Path(home) / "shoal" / "xla"))
@@ -22,13 +25,15 @@ def setup() -> None:
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     asked_elsewhere = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if jax.config.jax_num_cpu_devices < 1 and not asked_elsewhere:  # type: ignore[attr-defined]
+        there = len(os.sched_getaffinity(0))
         with contextlib.suppress(RuntimeError):  # JAX is up already: use what it has
-            jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+            jax.config.update("jax_num_cpu_devices", min(cores or there, there))
+            os.environ.setdefault("NPROC", str(min(cores or there, there)))
 
 
 def choices(games: int, asked: int) -> list[int]:
     """How many devices may share the games: as asked, or all that divide them, the most first."""
-    setup()
+    setup(asked)
     there = jax.local_device_count()
     if not asked:
         return [n for n in range(there, 0, -1) if games % n == 0]

@@ -211,9 +211,9 @@ def _start(words: list[str], cores: list[int], output: Path) -> subprocess.Popen
 
 
 def _surroundings() -> dict[str, str]:
-    """The environment of a process: XLA is to make as many threads as it would alone, as sums depend on that."""
-    ours = {"NPROC": str(len(os.sched_getaffinity(0))), "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    return ours | os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    """The environment of a process; how many threads XLA has is for each run to say, as if it were alone."""
+    inherited = {name: value for name, value in os.environ.items() if name != "NPROC"}
+    return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | inherited | {"PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 class Follower:

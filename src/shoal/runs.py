@@ -19,6 +19,7 @@ import numpy as np
 
 from . import __version__
 from .config import Config, entry
+from .devices import setup
 from .types import ShoalError
 
 CONFIG, METRICS, EPISODES, SUMMARY = "config.json", "metrics.jsonl", "episodes.csv", "summary.json"
@@ -96,8 +97,9 @@ def config_of(path: Path) -> Config:
     """The config of a run, with the number of devices it really uses."""
     plain = read_json(path / CONFIG, "a run folder")
     with naming(path / CONFIG):
-        config = Config.from_json(plain)
         devices = entry(entry(plain, "protocol", dict), "devices", int)
+        setup(devices)
+        config = Config.from_json(plain)
         return replace(config, settings=replace(config.settings, devices=devices))
 
 
