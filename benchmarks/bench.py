@@ -55,8 +55,8 @@ TRAINING = {
 }
 GAMES = {"games-16": 16, "games-1024": 1024}
 SEEDS = {  # runs of --seeds 4: algorithm, steps
-    "seeds": ("qmix", 100_000),
-    "seeds-mappo": ("mappo", 600_000),
+    "seeds": ("qmix", 300_000),
+    "seeds-mappo": ("mappo", 1_000_000),
 }
 SEEDS_ROUNDS = 1  # of both ways in turn; three agreed within 1 %
 HOST = {"host-spread": ("pz:mpe2.simple_spread_v3", {"max_cycles": 25}, 128, 25)}  # id, options, games, window

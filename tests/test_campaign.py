@@ -296,6 +296,7 @@ MISTAKES = {
     "different lengths": (["mappo,qmix", "mpe/simple_spread", "--out", "c"], "give all of them the same --steps"),
     "a seed": (["ppo", "test/identity", "--out", "c", "--seed", "1"], "--seeds says which"),
     "no seeds": (["ppo", "test/identity", "--out", "c", "--seeds", "0"], "seeds must be"),
+    "too many seeds": (["ppo", "test/identity", "--out", "c", "--seeds", "1000000000"], "at most 1,000"),
     "an empty place": (["ppo,", "test/identity", "--out", "c"], "single commas"),
     "no campaign": (["nowhere"], "neither a campaign's folder nor a .toml file"),
     "no file": (["nowhere.toml"], "cannot be read"),

@@ -39,7 +39,11 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def children(pid: int) -> list[str]:
     """Processes that a process has started and that are there."""
-    return [child for task in Path(f"/proc/{pid}/task").glob("*") for child in (task / "children").read_text().split()]
+    found: list[str] = []
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended meanwhile
+            found += (task / "children").read_text().split()
+    return found
 
 
 def until(true: Callable[[], bool], seconds: float = 100.0) -> None:
@@ -245,11 +249,13 @@ def test_however_a_run_ends_no_process_stays(tmp_path: Path, here: None, number:
         run = subprocess.Popen(
             [*command, *sizes.split(), "--out", str(tmp_path)], stdout=log, env=os.environ | {"PYTHONPATH": paths}
         )
-        until(lambda: len(children(run.pid)) >= 2)
-        workers = children(run.pid)
-        until(lambda: (tmp_path / "run").is_dir())
-        run.send_signal(number)
-        assert run.wait(100) == code
+        with contextlib.ExitStack() as leaving:
+            leaving.callback(run.kill)
+            until(lambda: len(children(run.pid)) >= 2)
+            workers = children(run.pid)
+            until(lambda: (tmp_path / "run").is_dir())
+            run.send_signal(number)
+            assert run.wait(100) == code
     until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
     assert number == signal.SIGKILL or (tmp_path / "run" / "policy").is_dir()
 

@@ -29,7 +29,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shoal import algorithms, check, envs, loop, player, runs, seeds, trainer
+from shoal import algorithms, check, envs, film, loop, player, runs, seeds, trainer
+from shoal.campaign import command, plan
 from shoal.cli import main
 from shoal.config import Settings
 from shoal.display import Display
@@ -55,6 +56,11 @@ OTHERS = (
     "evaluate run --episodes 3 --sampled --seed 5 --json",
     "evaluate run --team agent=random",
     "evaluate run --team agent=frozen:run --agent.no-greedy",
+    "watch run --episodes 2 --best --fps 5 --out film.gif",
+    "watch random test/mortal --seed 2 --env.n 2 --sampled",
+    "campaign ppo,a2c test/identity,test/mortal --seeds 2 --steps 64 --games 2 --window 8 --at-once 1 --out camp",
+    "campaign plan.toml --steps 4000",
+    "report done",
     "check-env test/mortal --steps 20 --seed 1",
     "check-env gym:CartPole-v1 --steps 20 --env.limit 5",
     "info ppo",
@@ -128,6 +134,9 @@ def cut() -> Iterator[None]:
             (seeds, "train", planned),
             (loop.Loop, "restored", reach),
             (player.Player, "evaluate", reach),
+            (film, "camera", reach),
+            (plan, "save", reach),
+            (command, "publish", reach),
             (check, "check", reach),
             (inspect, "findsource", functools.cache(inspect.findsource)),
         ):
@@ -249,7 +258,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     home, place = Path.cwd(), tmp_path_factory.mktemp("mutations")
     os.chdir(place)
     assert call(f"train ppo test/mortal {ON} --out . --name run".split()).code == 0
+    shutil.copytree(place / "run", place / "done" / "run")
     (place / "run" / runs.SUMMARY).unlink()
+    (place / "plan.toml").write_text('seeds = 1\nenvs = ["test/mortal"]\n[algorithms]\nppo = "ppo --minibatches 1"\n')
     (place / "afile").write_text("hello")
     (place / "locked").mkdir(0o500)
     yield place
@@ -309,8 +320,8 @@ def test_500_training_commands_with_other_words(folder: Path) -> None:
     _refused_or_taken(folder, mutated(TRAIN, FORM), 500)
 
 
-def test_300_other_commands(folder: Path) -> None:
-    _refused_or_taken(folder, mutated(OTHERS, (*FORM, _other_value)), 300)
+def test_400_other_commands(folder: Path) -> None:
+    _refused_or_taken(folder, mutated(OTHERS, (*FORM, _other_value)), 400)
 
 
 def test_an_odd_command_that_is_taken_is_trained(folder: Path) -> None:

@@ -21,6 +21,7 @@ RUNS = "runs"  # the folder of the runs
 GRID = ("steps", "evaluations", "eval_episodes", "greedy")  # what runs must have in common to be compared
 OWN = {"--seed": "--seeds says which there are", "--name": "--out names its folder", "--out": "it has one for all runs"}
 ALONE = ["--devices", "1"]  # unless told otherwise: so no result depends on how many runs share the machine
+MOST_SEEDS = 1000
 TABLES = ("algorithms", "envs", "seeds", "out", "options", "scales")  # of a TOML file
 
 
@@ -88,7 +89,8 @@ def made(algorithms: dict[str, list[str]], envs: dict[str, list[str]], seeds: li
             try:
                 config, _ = assemble([*args, "--seed", str(seeds[0])])
             except ShoalError as error:
-                raise ShoalError(f"{algorithm} on {env}: {error}") from None
+                means = "" if shlex.join(words) == algorithm else f" ({shlex.join(words)})"
+                raise ShoalError(f"{algorithm}{means} on {env}: {error}") from None
             pairs.append(Pair(algorithm, env, args, plain(config.to_json()), seeds))
     return Plan(pairs)
 
@@ -174,6 +176,8 @@ def numbers(seeds: Any) -> list[int]:
     several = isinstance(seeds, list) or len(values) > 1
     if min(values, default=-1) < (0 if several else 1) or max(values) >= 2**32 or len(set(values)) < len(values):
         raise ShoalError(f"seeds must be at least one, different, and not negative, not {seeds!r}")
+    if (len(values) if several else values[0]) > MOST_SEEDS:
+        raise ShoalError(f"seeds must be at most {MOST_SEEDS:,}, not {seeds}")
     return values if several else list(range(values[0]))
 
 
