@@ -95,7 +95,7 @@ def _how(outcome: Outcome, now: Progress) -> str:
 
 
 def _brief(now: Progress) -> str:
-    return f"{now.steps / now.total:.0%}, {now.rate:,.0f}/s" if now.total and now.steps else "compiling"
+    return f"{min(now.steps / now.total, 1.0):.0%}, {now.rate:,.0f}/s" if now.total and now.steps else "compiling"
 
 
 def _left(now: Progress) -> str:
