@@ -230,7 +230,8 @@ def replayed(name: str, torso: str = "mlp", sharing: str = "shared", env: Env | 
 
 def traced(name: str, torso: str, sharing: str, env: Env) -> dict:
     """Shapes of an iteration's metrics, nothing compiled."""
-    algorithm = build(name, env, torso=torso, sharing=sharing, last_action=True, **TINY, **OFF)
+    own = OFF if name in REPLAYED else {}
+    algorithm = build(name, env, torso=torso, sharing=sharing, last_action=True, **TINY, **own)
     loop = Loop(env, {TEAM: algorithm}, games=4, window=10, steps=1000)
     learners = {TEAM: algorithm.init(np.random.default_rng(0))}
     state = jax.eval_shape(loop._open_all, learners, jax.random.key(0))

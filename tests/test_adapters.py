@@ -673,7 +673,7 @@ def test_a_bug_in_ones_own_environment_shows_with_its_traceback():
     ) as caught:
         open_match("test_adapters:fails", {})
     assert "raise TypeError" in caught.value.detail
-    with pytest.raises(ShoalError, match=r"test_adapters:odd cannot be drawn: it takes no render_mode\."):
+    with pytest.raises(ShoalError, match=r"test_adapters:odd cannot be drawn: give it an argument render_mode"):
         open_match("test_adapters:odd", {}, render=True)
 
 

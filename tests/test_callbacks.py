@@ -131,11 +131,27 @@ def test_a_callback_may_stop_the_run_which_can_go_on(whole: tuple[Result, Witnes
             if run.steps:
                 run.stop()
 
+    class Outdated(Callback):
+        def on_iteration(self, run: Run, values: dict[str, float]) -> None:
+            assert not (run.path / "policy").exists() and not (run.path / runs.SUMMARY).exists()
+
     result = run(tmp_path, "enough", callbacks=[Enough()])
     assert result.stopped and 0 < result.steps < 200
     assert shoal.load(result.path).evaluate(3, seed=0).score() == result.scores
-    shoal.resume(result.path, quiet=True)
+    evaluated = [line["env_step"] for line in lines(result.path) if "evaluation/length" in line]
+    assert evaluated == [0, result.steps]  # the last is not played twice
+    (result.path / runs.SUMMARY).unlink()
+    with pytest.raises(ShoalError, match=r"never overwritten.*or go on with shoal resume .*enough"):
+        run(tmp_path, "enough")
+    shoal.resume(result.path, quiet=True, callbacks=[Outdated()])
     assert weights(result.path) == weights(whole[0].path)
+
+
+@pytest.mark.parametrize("wrong", [Callback(), [Callback], [print]])
+def test_what_is_no_list_of_callbacks_is_refused(wrong: Any, tmp_path: Path):
+    with pytest.raises(ShoalError, match=r"callbacks must be a list of objects .*: callbacks=\[Mine\(\)\]"):
+        run(tmp_path, "wrong", callbacks=wrong)
+    assert not list(tmp_path.iterdir())
 
 
 # -- the best policy --------------------------------------------------------------------------------------------------

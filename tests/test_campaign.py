@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from shoal import cli
 from shoal.campaign import plan as planning
 from shoal.campaign import results, statistics, tables
 from shoal.campaign.statistics import estimate, improvement, iqm, profile
+from shoal.types import ShoalError
 
 ROOT = Path(__file__).parent.parent
 SIZES = {"steps": 240, "games": 4, "window": 5, "eval-episodes": 3, "evaluations": 2, "hidden": 4}
@@ -224,11 +226,10 @@ def test_any_folder_of_runs_can_be_reported(whole: Path, tmp_path: Path, capsys:
     assert "the same run with the same seed" in capsys.readouterr().err
     config = json.loads((again / "config.json").read_text())
     (again / "config.json").write_text(json.dumps(config | {"settings": config["settings"] | {"evaluations": 5}}))
-    assert cli.main(["report", str(tmp_path / "runs")]) == 2
-    assert (
-        f"cannot be compared, as evaluations is 2 for {again.with_name('mine-0')} and 5 for {again}"
-        in capsys.readouterr().err
-    )
+    assert cli.main(["report", str(tmp_path / "runs")]) == 0  # evaluated otherwise, it is another task
+    rows = [(row["env"], row["seeds"]) for row in table(tmp_path / "runs")]
+    assert rows == [("test/identity evaluations=2", "2"), ("test/identity evaluations=5", "1")]
+    capsys.readouterr()
     assert cli.main(["report", str(again)]) == 2
     assert "is one run" in capsys.readouterr().err
 
@@ -281,6 +282,8 @@ def test_a_file_says_what_flags_cannot(tmp_path: Path, monkeypatch: pytest.Monke
     assert folder == Path("tag") and pair.seeds == [3, 5] and pair.config["settings"]["evaluations"] == 3
     assert pair.config["settings"]["steps"] == 50_000 and not pair.config["settings"]["greedy"]
     assert pair.config["teams"]["adversary"]["options"]["lr"] == 0.01
+    with pytest.raises(ShoalError, match=r"\[scales\] has 'mpe/simple_tag adversery', did you mean '.* adversary'"):
+        planning.checked(replace(plan, scales={"mpe/simple_tag adversery": [0.0, 1.0]}))
     study = results.of_campaign(folder, plan)
     tag = study.tasks[0]
     assert study.scale(tag) == (0, 50) and study.why_not(study.tasks[1]) == "this team does not learn"
@@ -297,6 +300,8 @@ MISTAKES = {
     "a seed": (["ppo", "test/identity", "--out", "c", "--seed", "1"], "--seeds says which"),
     "no seeds": (["ppo", "test/identity", "--out", "c", "--seeds", "0"], "seeds must be"),
     "too many seeds": (["ppo", "test/identity", "--out", "c", "--seeds", "1000000000"], "at most 1,000"),
+    "no commas": (["ppo", "test/identity", "test/mortal", "--out", "c"], "a list with commas"),
+    "the same twice": (["ppo,ppo", "test/identity", "--out", "c"], "says something twice"),
     "an empty place": (["ppo,", "test/identity", "--out", "c"], "single commas"),
     "no campaign": (["nowhere"], "neither a campaign's folder nor a .toml file"),
     "no file": (["nowhere.toml"], "cannot be read"),

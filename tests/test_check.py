@@ -41,6 +41,10 @@ class Wrong(Brittle):
             seen.legal[1] = False
         if self.rule == "finite" and self.step_number == 3:
             seen.reward[0] = np.inf
+        if self.rule == "nan" and self.step_number == 3:
+            seen.reward[0] = np.nan
+        if self.rule == "unseen" and self.step_number == 3:
+            seen.obs[1, 2] = np.nan
         if self.rule == "shape" and self.step_number == 3:
             return moment._replace(state=np.zeros(5, np.float32))
         if self.rule == "rows" and self.step_number == 3:
@@ -60,7 +64,9 @@ def wrong(rule: str) -> Wrong:
         ("raises", "It plays without an error.", "(?s)step 3: .*the environment fell over"),
         ("shape", "What is seen has the promised shapes.", r"team agent, step 3: the state has shape \(5,\)"),
         ("rows", "What is seen has the promised shapes.", r"team agent, step 3: reward has shape \(1,\), not \(2,\)"),
-        ("finite", "Observations and rewards are finite.", "agent_0, step 3: its reward is not"),
+        ("finite", "Observations and rewards are finite.", "agent_0, step 3: its reward is inf$"),
+        ("nan", "Observations and rewards are finite.", "agent_0, step 3: its reward is nan$"),
+        ("unseen", "Observations and rewards are finite.", "agent_1, step 3: its observation holds nan$"),
         ("mask", "Whoever is alive has a legal action.", "agent_1, step 3: it has none"),
         ("opening", "An episode opens with somebody alive and nothing earned.", "agent_1, step 0: .* earned 5"),
         (

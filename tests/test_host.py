@@ -195,6 +195,12 @@ def test_past_its_tolerance_a_run_stops_with_the_report_and_what_it_had(tmp_path
     assert (tmp_path / "run" / "policy" / "weights.safetensors").is_file()
 
 
+def test_an_evaluation_has_the_tolerance_of_its_run(tmp_path: Path, here: None) -> None:
+    with pytest.raises(ShoalError, match=r"broke 4 times in an evaluation, more than its tolerance of 3; the last"):
+        options = {"steps": 400, "games": 2, "window": 10, "tolerance": 3, "workers": 0, "eval_episodes": 40}
+        shoal.train("ppo", "brittle:make", env={"raises": 0.3}, out=str(tmp_path), quiet=True, **options, **TINY)
+
+
 def test_what_breaks_in_an_evaluation_is_told_and_the_run_is_saved_first(tmp_path: Path, here: None) -> None:
     """Evaluations of a run open with the same seeds: this game refuses the second one."""
     sizes = {"steps": 200, "games": 2, "window": 10, "evaluations": 1, "eval_episodes": 1, "workers": 0}

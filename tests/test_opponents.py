@@ -369,7 +369,7 @@ TAG = "mpe/simple_tag"
 VERSUS = ["train", PENNIES, "--team", "even=ppo", "--team"]
 MISTAKES = {
     "no run": ([*VERSUS, "odd=frozen"], "write frozen:runs/my-run"),
-    "not a run": ([*VERSUS, "odd=frozen:nowhere"], "nowhere is not a run folder"),
+    "not a run": ([*VERSUS, "odd=frozen:nowhere"], "there is no folder nowhere"),
     "no such team there": ([*VERSUS, "odd=frozen:{first}", "--odd.team", "evn"], "did you mean 'even'"),
     "which team there": (["train", "ppo", TAG, "--team", "agent=frozen:{first}"], "set team to one of even, odd"),
     "another game": (

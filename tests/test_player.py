@@ -62,7 +62,7 @@ def test_a_batch_is_played_as_each_of_its_games_alone_and_rows_begin_anew():
 
 
 def test_a_batch_that_does_not_fit_is_refused_in_a_sentence():
-    player = untrained("ppo", "mpe/simple_spread")
+    player = untrained("ppo", "mpe/simple_spread", last_action=True)
     (observations,) = seen(player, games=3)
     with pytest.raises(ShoalError, match="the same number of games for every agent"):
         player.act(observations | {"agent_0": observations["agent_0"][:2]})
@@ -73,6 +73,85 @@ def test_a_batch_that_does_not_fit_is_refused_in_a_sentence():
         player.act({"agent_0": np.zeros((3, 17))})
     with pytest.raises(ShoalError, match="agent_0 has 5 actions"):
         player.act(observations, legal={"agent_0": [True, False]})
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+def test_who_remembers_nothing_takes_any_number_of_games_at_any_call(algorithm: str):
+    player = untrained(algorithm, "mpe/simple_spread")
+    (observations,) = seen(player, games=7)
+    whole = player.act(observations)
+    for games in (1, 7, 3):
+        some = player.act({agent: rows[:games] for agent, rows in observations.items()})
+        assert {a: rows.tolist() for a, rows in some.items()} == {a: rows[:games].tolist() for a, rows in whole.items()}
+    assert player.act(row(observations, 6)) == {agent: rows[6] for agent, rows in whole.items()}
+
+
+def test_what_is_not_by_agent_is_refused_in_a_sentence():
+    player = untrained("ppo", "mpe/simple_spread")
+    (observations,) = seen(player, games=2)
+    with pytest.raises(
+        ShoalError, match=r"^observations must be a dictionary by agent, such as \{'agent_1': \.\.\.\}$"
+    ):
+        player.agent("agent_1").act(observations["agent_1"])  # type: ignore
+    for name in ("legal", "alive"):
+        with pytest.raises(ShoalError, match=f"^{name} must be a dictionary by agent"):
+            player.act(observations, **{name: np.ones(5, bool)})  # type: ignore
+    with pytest.raises(ShoalError, match="there is no agent 0: this policy plays agent_0, agent_1"):
+        player.act({0: observations["agent_0"]})  # type: ignore
+    with pytest.raises(ShoalError, match="agent_0's observation must be an array of numbers; its mask"):
+        player.act({"agent_0": {"observation": observations["agent_0"], "action_mask": np.ones(5)}})
+    with pytest.raises(ShoalError, match="alive must say of agent_0 in each of the 2 games"):
+        player.act(observations, alive={"agent_0": [True] * 3})
+    with pytest.raises(ShoalError, match="observations of no game"):
+        player.act({"agent_0": observations["agent_0"][:0]})
+
+
+def test_rows_that_there_are_not_are_refused_in_a_sentence():
+    player = untrained("ppo", "mpe/simple_spread", last_action=True)
+    (observations,) = seen(player, games=4)
+    player.act(observations)
+    for rows in ([9], 4, np.ones(3, bool), [0.5], "all", [[0], [1, 2]]):
+        with pytest.raises(ShoalError, match=r"^rows must be numbers of games below 4, or a mask of all 4 games$"):
+            player.reset(rows)
+    for rows, begun in (([], []), ([0, 3], [0, 3]), (np.array([False, True, False, False]), [1])):
+        player.act(observations)
+        player.reset(rows)
+        assert np.flatnonzero(player.first["agent"]).tolist() == begun
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_an_observation_that_is_not_finite_is_refused_in_a_sentence(wrong: float):
+    player = untrained("ppo", "mpe/simple_spread")
+    (observations,) = seen(player, games=2)
+    observations["agent_1"][1, 3] = wrong
+    for given in (observations, row(observations, 1)):
+        with pytest.raises(ShoalError, match=f"^agent_1 observes {wrong:g}: observations must be finite numbers$"):
+            player.act(given)
+
+
+def test_the_living_need_a_legal_action():
+    player = untrained("ppo", "mpe/simple_spread")
+    (observations,) = seen(player, games=2)
+    legal = {"agent_1": np.array([[1, 1, 1, 1, 1], [0, 0, 0, 0, 0]])}
+    with pytest.raises(ShoalError, match=r"^agent_1 is alive and has no legal action: its mask must allow one$"):
+        player.act(observations, legal)
+    player.act(observations, legal, alive={"agent_1": [True, False]})
+    with pytest.raises(ShoalError, match=r"^agent_1 is alive"):
+        player.act(row(observations, 0), {"agent_1": np.zeros(5)})
+    player.act({"agent_0": observations["agent_0"]}, legal)  # who observes nothing is not there
+
+
+def test_a_call_that_is_refused_is_not_remembered():
+    """Not by the team before the one at fault either."""
+    player, other = (untrained("ppo", "mpe/simple_tag", torso="gru") for _ in range(2))
+    (observations,) = seen(player, games=2)
+    player.act(observations)
+    with pytest.raises(ShoalError, match=r"^agent_0 is alive"):
+        player.act(observations, {"agent_0": np.zeros(5)})
+    for one in (player, other):
+        one.act(observations)
+    other.act(observations)
+    assert bits(player.carries) == bits(other.carries)
 
 
 def test_masks_hold_row_by_row():
@@ -132,6 +211,15 @@ def test_images_come_as_they_are_or_in_batches():
         assert one == {"a": whole["a"][game], "b": whole["b"][game]}
 
 
+def test_it_says_what_it_is():
+    player = untrained("ppo", "mpe/simple_tag")
+    player.steps = 1_500_000
+    assert repr(player) == "<Player of mpe/simple_tag: adversary=ppo, agent=ppo, trained for 1,500,000 steps>"
+    mixed = player.against({"agent": "random"})
+    assert repr(mixed) == "<Player of mpe/simple_tag: adversary=ppo, agent=random, trained for 1,500,000 steps>"
+    assert repr(mixed.agent("agent_0")) == "<Player of mpe/simple_tag: agent=random, trained for 1,500,000 steps>"
+
+
 # -- from the disk ----------------------------------------------------------------------------------------------------
 
 
@@ -151,9 +239,17 @@ def test_a_policy_loads_from_every_folder_it_is_in(run: Path, tmp_path: Path):
     assert shoal.load(newest).steps == final.steps == int(newest.name)
     with pytest.raises(ShoalError, match="is not a run folder, a policy or a checkpoint"):
         shoal.load(tmp_path)
+    with pytest.raises(ShoalError, match=r"is a folder of runs: take one of them, such as .*"):
+        shoal.load(run.parent)
     (tmp_path / "config.json").write_text((run / "config.json").read_text())
     with pytest.raises(ShoalError, match="has no best policy yet: resume it, or load one of its checkpoints"):
         shoal.load(tmp_path, best=True)
+
+
+def test_only_of_a_run_is_there_a_best(run: Path):
+    for place in (run / "policy", run / "best", *checkpoint.places(run)):
+        with pytest.raises(ShoalError, match="only a run has a best policy: load the run's folder"):
+            shoal.load(place, best=True)
 
 
 def test_damaged_weights_are_never_played(run: Path, tmp_path: Path):

@@ -23,6 +23,7 @@ from helpers import (
     on_devices,
     probe,
     run,
+    traced,
 )
 
 from shoal.algorithms import policy
@@ -38,7 +39,8 @@ from shoal.optim import adam, annealed, descend
 from shoal.parallel import shares
 from shoal.types import Window
 
-MEMBERS = [(name, torso, sharing) for name in POLICY for torso in ("mlp", "gru") for sharing in ("shared", "own")]
+MEMBERS = [(name, *rest) for name in POLICY for rest in (("mlp", "shared"), ("gru", "own"))]
+ONLY_TRACED = [(name, *rest) for name in POLICY for rest in (("mlp", "own"), ("gru", "shared"))]
 
 
 @pytest.fixture(params=MEMBERS, ids="-".join)
@@ -62,6 +64,11 @@ def test_training_stays_finite_and_reaches_every_parameter(member):
     assert sum(int((leaf == 0).sum()) for leaf in jax.tree.leaves(moment["actor"])) == 0
     critic = getattr(moment["critic"], "local", moment["critic"])
     assert sum(int((leaf == 0).sum()) for leaf in jax.tree.leaves(critic)) == hidden
+
+
+@pytest.mark.parametrize("other", ONLY_TRACED, ids="-".join)
+def test_the_other_torsos_and_sharings_fit_together(other):
+    assert {"actor_loss", "critic_loss", "entropy"} <= set(traced(*other, mortal()))
 
 
 def test_actions_are_legal(member):

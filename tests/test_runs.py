@@ -19,8 +19,9 @@ from shoal import algorithms, envs, presets, runs, trainer
 from shoal.assemble import assemble
 from shoal.config import Config, Settings, fill
 from shoal.display import Display
+from shoal.evaluate import Episodes
 from shoal.log import Log
-from shoal.notes import Diverged
+from shoal.notes import Diverged, opposed
 from shoal.player import Player
 from shoal.types import ShoalError
 
@@ -70,12 +71,20 @@ def test_the_folder_holds_everything(done: trainer.Result):
     assert (done.path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_team_whose_agents_play_against_each_other_is_told_of():
+    length = np.ones(2, int)
+    rows = {"each": np.array([[1.0, -1.0], [0.0, 0.0]]), "lazy": np.zeros((2, 2)), "team": np.array([[1.0, 2.0]] * 2)}
+    assert opposed(Episodes(rows, length)) == ["each"]
+
+
 def test_the_protocol_is_stored(done: trainer.Result):
     """Trap 26: the update-to-data ratio; traps 17 and 25: pooling and evaluation rule."""
     protocol = json.loads((done.path / "config.json").read_text())["protocol"]
     assert protocol["teams"] == {"agent": {"reward": "own", "updates_per_step": 4}}
     assert protocol["evaluation"] == {"actions": "greedy", "episodes": 3, "exploration": "none"}
-    assert set(protocol["versions"]) == {"shoal", "jax", "numpy", "python"}
+    assert set(protocol["versions"]) == {"shoal", "jax", "numpy", "python"}  # and the packages of a game from outside
+    assert set(envs.versions("pz:mpe2.simple_tag_v3")) == {"pettingzoo", "mpe2"}
+    assert set(envs.versions("gym:CartPole-v1")) == {"gymnasium"} and envs.versions("nowhere.to_find:make") == {}
     assert protocol["devices"] == 2
 
 

@@ -231,7 +231,7 @@ def no_render(render_mode=None):
 
 
 @pytest.mark.parametrize(
-    ("function", "why"), [("no_mode", "it takes no render_mode"), ("no_render", "it has no render")]
+    ("function", "why"), [("no_mode", "give it an argument render_mode"), ("no_render", "it has no render")]
 )
 def test_an_environment_without_pictures_is_one_sentence(function, why):
     env = Hosted(f"test_watch:{function}", {"limit": 3})
@@ -275,7 +275,7 @@ def test_without_ffmpeg_mp4_is_refused_in_a_sentence_and_gif_is_the_default(tmp_
         .splitlines()[-1]
         .startswith("shoal: an .mp4 needs imageio-ffmpeg: pip install 'shoal[video]'")
     )
-    assert [entry.name for entry in tmp_path.iterdir()] == ["matrix-nonmonotonic.gif"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["matrix-nonmonotonic-seed-0.gif"]
 
 
 @pytest.mark.parametrize(
@@ -283,6 +283,7 @@ def test_without_ffmpeg_mp4_is_refused_in_a_sentence_and_gif_is_the_default(tmp_
     [
         ([], "say what to watch"),
         (["nowhere"], "nowhere"),
+        (["random"], "say which game random shall play"),
         (["mappo", "mpe/simple_spread"], "mappo must be trained before it can be watched"),
         (["random", "mpe/simple_sprad"], "did you mean 'mpe/simple_spread'"),
         (["random", "mpe/simple", "--out", "film.avi"], "ends in .mp4 or .gif"),
@@ -329,5 +330,10 @@ def test_a_run_is_watched_into_its_own_folder(filmed, capsys):
     run = filmed / "film-0"
     assert main(["watch", str(run), "--seed", "3", "--team", "agent=random", "--best"]) == 0
     told = capsys.readouterr().out
-    assert f"wrote {run / 'videos' / 'best-seed-3.mp4'}" in told and "episode 1: 5 steps" in told
-    assert len(read_back(run / "videos" / "best-seed-3.mp4")) == 6 + film.FPS
+    path = run / "videos" / "best-agent-random-seed-3.mp4"
+    assert f"wrote {path}" in told and "episode 1: 5 steps" in told
+    assert len(read_back(path)) == 6 + film.FPS
+    assert main(["watch", str(run / "best"), "--sampled", "--episodes", "2", "--out", ""]) == 0
+    assert f"wrote {run / 'videos' / 'best-sampled-2-episodes-seed-0.mp4'}" in capsys.readouterr().out
+    assert main(["watch", str(run / "policy"), "--seed", "1"]) == 0
+    assert f"wrote {run / 'videos' / 'last-seed-1.mp4'}" in capsys.readouterr().out

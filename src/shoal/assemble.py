@@ -224,7 +224,7 @@ def _switches() -> set[str]:
 
 def _bare_help() -> None:
     """Without a pair to explain: the run's own options."""
-    title = f"{BARE}. Name an algorithm and an environment before --help to see their options too; {_examples()}"
+    title = f"{BARE}. Name an algorithm and an environment before --help to see their options too. {_examples()}"
     parse(Settings, Settings(), ["--help"], "shoal train <algorithm> <env>", title)
     sys.exit(0)
 

@@ -68,8 +68,10 @@ class Failed(ShoalError):
 class Hooks:
     """All callbacks of a run. The first error is kept; after it no callback is called any more."""
 
-    def __init__(self, callbacks: Iterable[Callback]):
-        self.callbacks = list(callbacks)
+    def __init__(self, own: Iterable[Callback], users: Iterable[Callback] = ()):
+        if isinstance(users, Callback) or not all(isinstance(one, Callback) for one in users):
+            raise ShoalError("callbacks must be a list of objects whose class is a shoal.Callback: callbacks=[Mine()]")
+        self.callbacks = [*own, *users]
         self.failure: Failed | None = None
 
     def call(self, hook: str, run: Run, about: Any) -> None:

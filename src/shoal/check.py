@@ -150,9 +150,11 @@ def _shapes(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
 def _finite(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
     """Observations and rewards are finite."""
     for row in _rows(teams, one):
-        for name in ("obs", "reward"):
-            if not np.isfinite(getattr(row.seen, name)[row.i]).all():
-                yield Finding(row.agent, row.step, f"its {name} is not")
+        for name, what in {"obs": "its observation holds", "reward": "its reward is"}.items():
+            numbers = np.atleast_1d(getattr(row.seen, name)[row.i])
+            wrong = numbers[~np.isfinite(numbers)]
+            if wrong.size:
+                yield Finding(row.agent, row.step, f"{what} {wrong[0]:g}")
 
 
 def _masks(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
@@ -194,7 +196,7 @@ def _seeds(teams: dict[str, Spec], one: Trace, other: Trace, again: Trace, *_: T
     for where, trace in {"another match": other, "the same match, once more,": again}.items():
         for mine, row in zip(_rows(teams, one), _rows(teams, trace), strict=False):
             pairs = zip(mine.seen._asdict().items(), row.seen, strict=True)
-            differ = [name for (name, a), b in pairs if not np.array_equal(a[row.i], b[row.i])]
+            differ = [name for (name, a), b in pairs if not np.array_equal(a[row.i], b[row.i], equal_nan=True)]
             if differ:
                 what = f"{where} shows another {differ[0]} after the same seed and actions"
                 yield Finding(row.agent, row.step, what)

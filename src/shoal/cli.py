@@ -118,6 +118,8 @@ class Evaluation:
     """Episodes to play."""
     sampled: bool = False
     """Sample actions instead of taking the most likely ones."""
+    best: bool = False
+    """The policy that was evaluated best instead of the last one."""
     seed: int = 0
     """Decides the games that are played."""
     json: bool = False
@@ -139,7 +141,7 @@ def _evaluate(args: list[str]) -> int:
     how, others = evaluation(Evaluation(), args, "shoal evaluate <run>", title)
     from .player import load, outcomes
 
-    player = load(Path(run)).against(others)
+    player = load(Path(run), best=how.best).against(others)
     played = player.evaluate(how.episodes, not how.sampled, how.seed)
     teams = {
         team: {"return": float(rows.mean()), "deviation": float(rows.mean(1).std())}

@@ -29,7 +29,7 @@ class Settings:
     """The run itself."""
 
     steps: int = 1_000_000
-    """Environment steps to train for; a step moves all agents of one game once."""
+    """Environment steps to train for, up to the end of a window; a step moves all agents of one game once."""
     seed: int = 0
     """Decides everything random: equal seeds repeat a run exactly."""
     seeds: int = 1
@@ -45,7 +45,7 @@ class Settings:
     patience: float = 60.0
     """Seconds a step of an environment on the host may take before its process is replaced."""
     tolerance: int = 100
-    """Faults of an environment on the host that the run bears before it stops."""
+    """Faults of an environment on the host that training, and each evaluation, bears before the run stops."""
     evaluations: int = 10
     """Evaluations spread over the run, beside the one before the first step and the one after the last."""
     eval_episodes: int = 100

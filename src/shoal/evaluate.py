@@ -112,11 +112,18 @@ class HostEvaluator:
     """The same for a game on the host: every game plays its share of the episodes, one after the other."""
 
     def __init__(
-        self, env: Hosted, algorithms: dict[str, Algorithm], episodes: int, greedy: bool, workers: int, patience: float
+        self,
+        env: Hosted,
+        algorithms: dict[str, Algorithm],
+        episodes: int,
+        greedy: bool,
+        workers: int,
+        patience: float,
+        tolerance: int,
     ):
         self.env, self.algorithms, self.episodes, self.greedy = env, algorithms, episodes, greedy
         self.games = min(episodes, HOSTED_AT_ONCE)
-        self.workers, self.patience = workers, patience
+        self.workers, self.patience, self.tolerance = workers, patience, tolerance
         self.arenas: dict[int, Arena] = {}  # the one in use, by its seed
         self.faults: list[Fault] = []  # in all evaluations
         self._decide = jax.jit(partial(_decide, algorithms, greedy), static_argnums=0)
@@ -154,8 +161,9 @@ class HostEvaluator:
             actions, carries = self._decide(tree, leaves, clock, views, carries, np.uint32(seed), step)
             self.faults += arena.step(jax.device_get(actions))
             broke, step = len(self.faults) - before, step + 1
-            if broke > TRIES * self.episodes:
-                raise TooManyFaults(f"the environment broke {broke} times in an evaluation, the last", self.faults[-1])
+            if broke > self.tolerance:
+                count = f"the environment broke {broke} times in an evaluation, more than its tolerance"
+                raise TooManyFaults(f"{count} of {self.tolerance}; the last time", self.faults[-1])
             if halted():
                 raise Halted
             going = done < share
@@ -190,9 +198,16 @@ def _decide(
 
 
 def evaluator(
-    env: Any, algorithms: dict[str, Algorithm], episodes: int, greedy: bool, workers: int = 0, patience: float = 60.0
+    env: Any,
+    algorithms: dict[str, Algorithm],
+    episodes: int,
+    greedy: bool,
+    workers: int = 0,
+    patience: float = 60.0,
+    tolerance: int | None = None,
 ) -> Evaluator | HostEvaluator:
-    """For a game of either kind."""
+    """For a game of either kind; one on the host may break so often, or a few times for each episode."""
     if isinstance(env, Hosted):
-        return HostEvaluator(env, algorithms, episodes, greedy, workers, patience)
+        bears = TRIES * episodes if tolerance is None else tolerance
+        return HostEvaluator(env, algorithms, episodes, greedy, workers, patience, bears)
     return Evaluator(env, algorithms, episodes, greedy)

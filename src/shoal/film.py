@@ -87,7 +87,7 @@ class HostCamera(HostEvaluator):
     """The same for a game on the host, which is asked for a picture at every instant."""
 
     def __init__(self, env: Hosted, algorithms: dict[str, Algorithm], greedy: bool, shown: int):
-        super().__init__(replace(env, draws=True), algorithms, shown, greedy, workers=0, patience=60.0)
+        super().__init__(replace(env, draws=True), algorithms, shown, greedy, workers=0, patience=60.0, tolerance=100)
         self.reels: dict[tuple[int, int], list[tuple[tuple[int, ...], bytes]]] = {}
         self.earned: dict[tuple[int, int], list[dict[str, float]]] = {}
 

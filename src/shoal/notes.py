@@ -66,6 +66,12 @@ class Notes:
         count = f"{len(played.length)} {'greedy' if s.greedy else 'sampled'} episodes"
         so_far = ", the best so far" if best and run.steps else ""
         self.display.say(f"evaluation at {run.steps:,} steps: {named(played.score())} (mean return, {count}){so_far}")
+        if not run.steps:
+            for team in opposed(played):
+                self.display.say(
+                    f"the agents of team {team} earn what others of it lose, so that its score is always 0: they should"
+                    " play against each other, in teams of their own (of an environment on the host: --env.teams each)"
+                )
         self.hooks.call("on_evaluation", run, played)
 
     def faults(self, where: str, faults: list[Fault]) -> None:
@@ -86,6 +92,11 @@ def evaluated(played: Episodes, teams: dict[str, Spec]) -> dict[str, float]:
     for team, rows in played.returns.items():
         values[f"evaluation/{team}/deviation"] = float(rows.mean(1).std())
     return values | {"evaluation/length": float(played.length.mean())}
+
+
+def opposed(played: Episodes) -> list[str]:
+    """Teams whose agents' returns cancel out in every episode."""
+    return [team for team, rows in played.returns.items() if rows.any() and np.allclose(rows.sum(1), 0.0, atol=1e-6)]
 
 
 def told(returns: dict[str, float], each: dict[str, np.ndarray], teams: dict[str, Spec]) -> dict[str, float]:

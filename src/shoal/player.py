@@ -43,12 +43,22 @@ class Player:
         self._acts = {team: jax.jit(algorithm.act, static_argnums=5) for team, algorithm in self.algorithms.items()}
         self.reset()
 
+    def __repr__(self) -> str:
+        teams = [team for team, spec in self.teams.items() if set(spec.agents) & set(self.agents)]
+        players = ", ".join(f"{team}={self.algorithms[team].name}" for team in teams)
+        return f"<Player of {self.config.env}: {players}, trained for {self.steps:,} steps>"
+
     def reset(self, rows: Any = None) -> None:
         """New episodes begin, in all games or in these `rows` (numbers or a mask): forget the ones before."""
         if rows is None:
             self.games, self.carries, self.first = 0, {}, {}
-        for first in self.first.values():
-            first[np.asarray(rows)] = True
+            return
+        try:
+            for first in self.first.values():
+                first[np.asarray(rows, None if np.size(rows) else int)] = True  # an empty list would be of floats
+        except (IndexError, ValueError):
+            games = self.games
+            raise ShoalError(f"rows must be numbers of games below {games}, or a mask of all {games} games") from None
 
     def act(
         self, observations: Masks, legal: Masks | None = None, greedy: bool = True, alive: Masks | None = None
@@ -57,30 +67,44 @@ class Player:
 
         By agent, `legal` may mask actions, `[A]` or `[B,A]`, and `alive [B]` say in which of the games it is there.
         """
-        for agent in [*observations, *(legal or {}), *(alive or {})]:
-            if agent not in self.agents:
-                known = ", ".join(self.agents)
-                raise ShoalError(f"there is no agent {agent!r}{nearest(agent, self.agents)}: this policy plays {known}")
+        for name, given in {"observations": observations, "legal": legal, "alive": alive}.items():
+            self._named(name, {} if given is None else given)
         sizes = {agent: size for spec in self.teams.values() for agent, size in _sizes(spec).items()}
         shapes = {spec.pixels for spec in self.teams.values() if spec.pixels}
         seen = {agent: _rows(agent, value, sizes[agent], shapes) for agent, value in observations.items()}
         batched = self._count(seen)
-        actions = {}
+        own, views = {}, {}  # of all teams before any decides: nobody remembers a call that is refused
         for team, spec in self.teams.items():
-            own = {agent: rows for agent, (rows, _) in seen.items() if agent in spec.agents}
-            if own:
-                view = _view(spec, own, legal or {}, alive or {}, self.games)
-                actions |= _by_agent(spec, self._decide(team, view, greedy), own, batched)
+            own[team] = {agent: rows for agent, (rows, _) in seen.items() if agent in spec.agents}
+            if own[team]:
+                views[team] = _view(spec, own[team], legal or {}, alive or {}, self.games)
+        actions = {}
+        for team, view in views.items():
+            actions |= _by_agent(self.teams[team], self._decide(team, view, greedy), own[team], batched)
         return actions
 
+    def _named(self, name: str, given: Any) -> None:
+        """Refuse what is not by agent, or by agents that it does not play."""
+        if not isinstance(given, Mapping):
+            raise ShoalError(f"{name} must be a dictionary by agent, such as {{{self.agents[0]!r}: ...}}")
+        for agent in given:
+            if agent not in self.agents:
+                hint, known = nearest(str(agent), self.agents), ", ".join(self.agents)
+                raise ShoalError(f"there is no agent {agent!r}{hint}: this policy plays {known}")
+
     def _count(self, seen: dict[str, tuple[np.ndarray, bool]]) -> bool:
-        """Hold the number of games to what it was; whether they come as a batch."""
+        """Hold the number of games to what it was, if anything of them is remembered; whether they come as a batch."""
         counts = {(len(rows), batched) for rows, batched in seen.values()}
         if len(counts) > 1:
             raise ShoalError("observations must be of one game or of the same number of games for every agent")
         games, batched = next(iter(counts), (self.games, False))
-        if self.games not in (0, games):
+        if seen and not games:
+            raise ShoalError("these are observations of no game at all: leave the agents out that see nothing")
+        remembered = any(leaf.size for leaf in jax.tree.leaves(self.carries))
+        if remembered and games != self.games:
             raise ShoalError(f"these are observations of {games} games, the last were of {self.games}: reset() first")
+        if games != self.games:
+            self.reset()
         self.games = games
         return batched
 
@@ -161,7 +185,13 @@ def outcomes(played: Episodes) -> dict[str, dict[str, float]]:
 
 def _rows(agent: str, observation: Any, size: int, images: set[tuple[int, ...]]) -> tuple[np.ndarray, bool]:
     """`[B,size]` of what an agent observes, and whether it came as a batch."""
-    seen = np.asarray(observation, np.float32)
+    try:
+        seen = np.asarray(observation, np.float32)
+    except (TypeError, ValueError):
+        raise ShoalError(f"{agent}'s observation must be an array of numbers; its mask goes into `legal`") from None
+    wrong = seen[~np.isfinite(seen)]
+    if wrong.size:
+        raise ShoalError(f"{agent} observes {wrong[0]:g}: observations must be finite numbers")
     if seen.ndim > 1 and math.prod(seen.shape[1:]) == size and seen.shape not in images:
         return seen.reshape(-1, size), True
     if seen.size != size:
@@ -177,11 +207,16 @@ def _view(spec: Spec, seen: dict[str, np.ndarray], legal: Masks, alive: Masks, g
     for i, agent in enumerate(spec.agents):
         if agent in seen:
             obs[:, i, : seen[agent].shape[1]] = seen[agent]
-            here[:, i] = alive.get(agent, True)
+            there = np.asarray(alive.get(agent, True), bool)
+            if there.shape not in ((), (games,)):
+                raise ShoalError(f"alive must say of {agent} in each of the {games} games whether it is there")
+            here[:, i] = there
         mask = np.asarray(legal.get(agent, np.ones(_actions(spec, i))), bool)
         if mask.shape not in ((_actions(spec, i),), (games, _actions(spec, i))):
             raise ShoalError(f"{agent} has {_actions(spec, i)} actions: its mask must say of each if it is legal")
         allowed[:, i, : _actions(spec, i)] = mask
+        if isinstance(spec.action, Discrete) and (here[:, i] & ~allowed[:, i].any(-1)).any():
+            raise ShoalError(f"{agent} is alive and has no legal action: its mask must allow one")
     nothing = np.zeros((games, spec.n), np.float32)
     state = np.zeros((games, spec.state), np.float32)  # critics see it, actors never do
     view = View(obs, state, allowed, here, np.zeros(games, bool), nothing, nothing + 1)  # type: ignore[arg-type]

@@ -72,6 +72,8 @@ def best_of(run: Path) -> Best | None:
 
 def load(path: Path, best: bool = False) -> Saved:
     """Of a run its final policy or its best one; or whatever a policy folder or a checkpoint holds."""
+    if best and any((path / name).is_file() for name in (checkpoint.ABOUT, ABOUT)):
+        raise ShoalError(f"{path} is a policy or a checkpoint, but only a run has a best policy: load the run's folder")
     if (path / checkpoint.ABOUT).is_file():
         about, leaves = checkpoint.opened(path)
         own = {name.partition("/")[2]: leaf for name, leaf in leaves.items() if name.startswith("learners/")}
@@ -79,7 +81,7 @@ def load(path: Path, best: bool = False) -> Saved:
     if (path / ABOUT).is_file():
         return _read(path)
     if not (path / runs.CONFIG).is_file():
-        raise ShoalError(f"{path} is not a run folder, a policy or a checkpoint: it has no {runs.CONFIG}")
+        raise runs.no_run(path, "a run folder, a policy or a checkpoint")
     place = path / (runs.BEST if best else runs.POLICY)
     place = _before(place) if not place.exists() and _before(place).exists() else place
     if not place.exists():

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import __version__
+from . import __version__, envs
 from .config import Config, entry
 from .devices import setup
 from .types import ShoalError
@@ -41,7 +42,9 @@ def plan(config: Config) -> Path:
         why = getattr(error, "strerror", "") or error
         raise ShoalError(f"the run folder cannot be made ({why}): choose another name or out") from None
     if path.exists() and s.name:
-        raise ShoalError(f"{path} exists already and is never overwritten: choose another name or out")
+        begun = (path / CONFIG).exists() and not (path / SUMMARY).exists()
+        go_on = f", or go on with shoal resume {path}" if begun else ""
+        raise ShoalError(f"{path} exists already and is never overwritten: choose another name or out{go_on}")
     again = 2
     while path.exists():
         path, again = path.with_name(f"{name}-{again}"), again + 1
@@ -69,6 +72,7 @@ def protocol(config: Config) -> dict[str, Any]:
             "jax": jax.__version__,
             "numpy": np.__version__,
             "python": platform.python_version(),
+            **envs.versions(config.env),
         },
         "device": jax.devices()[0].device_kind,
         "devices": config.devices,
@@ -93,8 +97,26 @@ def held(path: Path) -> Iterator[None]:
         yield
 
 
+def reopen(path: Path) -> None:
+    """What an earlier end left behind is not of the run as it goes on."""
+    (path / SUMMARY).unlink(missing_ok=True)
+    shutil.rmtree(path / POLICY, ignore_errors=True)
+
+
+def no_run(path: Path, what: str) -> ShoalError:
+    """What to say of a path that is not `what`."""
+    if not path.exists():
+        return ShoalError(f"there is no folder {path}")
+    inside = sorted(path.glob(f"*/{CONFIG}")) if path.is_dir() else []
+    if inside:
+        return ShoalError(f"{path} is a folder of runs: take one of them, such as {inside[0].parent}")
+    return ShoalError(f"{path} is not {what}: it has no {CONFIG}")
+
+
 def config_of(path: Path) -> Config:
     """The config of a run, with the number of devices it really uses."""
+    if not (path / CONFIG).is_file():
+        raise no_run(path, "a run folder")
     plain = read_json(path / CONFIG, "a run folder")
     with naming(path / CONFIG):
         devices = entry(entry(plain, "protocol", dict), "devices", int)

@@ -89,6 +89,8 @@ def _go(path: Path, content: dict[str, Any], quiet: bool) -> Result:
         runs.write_json(path / GROUP, content)
     if not quiet:
         _tell(path, content)
+    if not quiet and any(outcome.state == group.STOPPED for outcome in outcomes.values()):
+        print(f"stopped: shoal resume {path} goes on", flush=True)
     failed = [run.name for run, outcome in outcomes.items() if outcome.state == group.FAILED]
     stopped = max((outcome.code - 128 for outcome in outcomes.values() if outcome.state == group.STOPPED), default=0)
     if failed and not stopped:

@@ -95,7 +95,7 @@ class Trainer:
         self.config, self.display = config, display
         self.stop = Stop()
         self.saved = -1  # steps at the last checkpoint
-        self.hooks = Hooks([*builtin(config), *callbacks])
+        self.hooks = Hooks(builtin(config), callbacks)
         self.loop = self._loop()
         self.evaluator = self._evaluator(config.algorithms, s.greedy)
         self.due = [s.steps * k / (s.evaluations + 1) for k in range(1, s.evaluations + 1)]
@@ -129,6 +129,7 @@ class Trainer:
                 self.state = self.loop.restored(state)
                 program = self.loop.compile(self.state, sizing.iterations(self.config, self._learners()))
             with Log(path, about["logs"], steps) as log:
+                runs.reopen(path)
                 self._attend(path, log)
                 self.notes.run.steps, self.notes.run.seconds = steps, about["seconds"]
                 self.notes.history = read(path, self.config.game.teams)
@@ -191,7 +192,7 @@ class Trainer:
 
     def _evaluator(self, players: dict, greedy: bool) -> Any:
         c, s = self.config, self.config.settings
-        return evaluator(c.game, players, s.eval_episodes, greedy, c.workers, s.patience)
+        return evaluator(c.game, players, s.eval_episodes, greedy, c.workers, s.patience, s.tolerance)
 
     def _introduce(self, path: Path) -> None:
         s, c = self.config.settings, self.config
@@ -302,7 +303,8 @@ class Trainer:
         s, game, run = self.config.settings, self.config.game, self.notes.run
         if self.stop.signal:
             self.display.say(f"stopping early at {self.steps:,} steps, as asked")
-        self._note_evaluation(self._evaluate(learners, self.steps), learners)
+        if self.notes.history.points[-1].step < self.steps:  # it was not stopped at an evaluation
+            self._note_evaluation(self._evaluate(learners, self.steps), learners)
         guessers = {team: algorithms.chance(spec) for team, spec in game.teams.items()}
         nothing = {team: () for team in guessers}
         with contextlib.closing(self._evaluator(guessers, False)) as chance:
@@ -335,6 +337,8 @@ class Trainer:
             best = result.best
             say(f"best: team {best.team} {best.score:.2f} after {best.steps:,} steps: {result.path / runs.BEST}")
         say(f"policy: {result.path / runs.POLICY}   curve: {result.path / runs.CURVE}")
+        if result.stopped:
+            say(f"stopped before its {self.config.settings.steps:,} steps: shoal resume {result.path} goes on")
 
 
 def clock(config: Config, steps: int) -> Clock:

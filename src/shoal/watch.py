@@ -48,8 +48,9 @@ class Watching:
             raise ShoalError("episodes must be 1 to 100, fps 0 to 100, and seed between 0 and 2**32")
 
 
-def watch(player: Player, path: Path, how: Watching) -> list[film.Take]:
+def watch(player: Player, path: str | Path, how: Watching) -> list[film.Take]:
     """Film that player; what was played."""
+    path = Path(path)
     video.format_for(str(path))  # before anything is played
     c = player.config
     with contextlib.closing(film.camera(c.game, player.algorithms, how.episodes, not how.sampled)) as camera:
@@ -69,24 +70,37 @@ def command(args: list[str]) -> int:
         args = args[1:]
     if not words and not {"-h", "--help"} & set(args):
         raise ShoalError(f"say what to watch: {USE}")
+    if len(words) == 1 and words[0] in algorithms.ALGORITHMS and not Path(words[0]).exists():
+        raise ShoalError(f"say which game {words[0]} shall play: {USE}")
     options, args = env_options(args) if len(words) == 2 else ({}, args)
     how, others = evaluation(Watching(), args, "shoal watch <run>", TITLE)
     if len(words) == 2:
-        player, path = _untrained(words[0], words[1], options), Path(re.sub(r"\W+", "-", words[1]))
+        player, place = _untrained(words[0], words[1], options), Path(re.sub(r"\W+", "-", words[1]))
     else:
         run = Path(words[0])
-        player = load(run, best=how.best)
-        home = (
-            run if (run / runs.CONFIG).exists() else Path(run.name)
-        )  # a policy's or checkpoint's folder stays as it is
-        path = home / film.FOLDER / f"{'best' if how.best else 'last'}-seed-{how.seed}"
+        player, place = load(run, best=how.best), _place(run, how)
     player = player.against(others)
-    path = Path(how.out) if how.out else path.with_name(path.name + video.best_format())
+    path = Path(how.out) if how.out else place.with_name(_named(place.name, how, others) + video.best_format())
     takes = watch(player, path, how)
     for number, take in enumerate(takes, 1):
         print(f"episode {number}: {take.steps} steps, return of one agent: {named(take.returns[-1])}")
     print(f"wrote {path}")
     return 0
+
+
+def _place(run: Path, how: Watching) -> Path:
+    """Which policy it is, among the videos of the run that it, its policy or its checkpoint is of."""
+    homes = (folder for folder in (run, run.parent, run.parent.parent) if (folder / runs.CONFIG).exists())
+    home = next(homes, Path(run.name))
+    which = runs.BEST if how.best else "last" if home == run or run.name == runs.POLICY else run.name
+    return home / film.FOLDER / which
+
+
+def _named(which: str, how: Watching, others: dict[str, tuple[str, dict]]) -> str:
+    """A name that tells this video from others of the same policy."""
+    instead = [re.sub(r"\W+", "-", f"{team}-{name}") for team, (name, _) in others.items()]
+    several = [f"{how.episodes}-episodes"] if how.episodes > 1 else []
+    return "-".join([which, *instead, *["sampled"] * how.sampled, *several, f"seed-{how.seed}"])
 
 
 def _untrained(name: str, env: str, options: dict) -> Player:

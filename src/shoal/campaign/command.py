@@ -109,7 +109,11 @@ def _own(args: list[str]) -> tuple[Campaign, list[str], list[str]]:
 
 def _planned(how: Campaign, names: list[str], options: list[str]) -> tuple[Path, Plan]:
     """Where the campaign is, and its runs: those asked for and those it has already."""
-    if len(names) not in (1, 2):
+    if len(names) > 2:
+        raise ShoalError(
+            f"{names[2]!r} is one word too many: several algorithms or environments are a list with commas"
+        )
+    if not names:
         raise ShoalError(f"say what to train on what: {CAMPAIGN}, or shoal campaign <folder or .toml file>")
     if len(names) == 1 and (Path(names[0]) / planning.FILE).exists():
         if options or how != replace(Campaign(), at_once=how.at_once):

@@ -98,14 +98,23 @@ def made(algorithms: dict[str, list[str]], envs: dict[str, list[str]], seeds: li
 def checked(plan: Plan) -> Plan:
     """The plan, if its runs can be compared and told apart."""
     for env in dict.fromkeys(pair.env for pair in plan.pairs):
-        same_grid(env, [(pair.algorithm, pair.grid) for pair in plan.pairs if pair.env == env])
+        _same_grid(env, [(pair.algorithm, pair.grid) for pair in plan.pairs if pair.env == env])
+    tasks = list(dict.fromkeys(name for pair in plan.pairs for name in _scaled(pair)))
+    for name in plan.scales:
+        if name not in tasks:
+            raise ShoalError(f"[scales] has {name!r}{nearest(name, tasks)}: there are {', '.join(tasks)}")
     paths = [str(job.path) for job in plan.jobs(Path())]
     if len(set(paths)) < len(paths):
         raise ShoalError("two algorithms or environments of the campaign have names that are too alike: rename one")
     return plan
 
 
-def same_grid(env: str, grids: list[tuple[str, dict[str, Any]]]) -> None:
+def _scaled(pair: Pair) -> list[str]:
+    """What `scales` may call an environment, and its teams."""
+    return [pair.env, *(f"{pair.env} {team}" for team in pair.config["teams"])]
+
+
+def _same_grid(env: str, grids: list[tuple[str, dict[str, Any]]]) -> None:
     """Runs on one environment are compared at the same steps, by as many episodes, played alike."""
     first, asked = grids[0]
     for other, grid in grids[1:]:
@@ -155,6 +164,8 @@ def listed(words: str) -> dict[str, list[str]]:
     entries = [" ".join(entry.split()) for entry in words.split(",")]
     if not all(entries):
         raise ShoalError(f"{words!r} has an empty place: separate names by single commas")
+    if len(set(entries)) < len(entries):
+        raise ShoalError(f"{words!r} says something twice: each algorithm and environment is asked for once")
     return {entry: split(entry) for entry in entries}
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from .. import algorithms, group, runs
 from ..types import ShoalError
 from . import plan as planning
-from .plan import Plan, same_grid
+from .plan import Plan
 from .statistics import Strata
 
 DEEP = 3  # folders below the one given, in which run folders are looked for
@@ -96,7 +96,7 @@ class Study:
 
     def scale(self, task: Task) -> tuple[float, float]:
         """Which scores are 0 and 1: as given, or random play and the best score that any run had at any evaluation."""
-        given = self.scales.get(task.label, self.scales.get(f"{task.env} {task.team}", self.scales.get(task.env)))
+        given = self.scales.get(f"{task.env} {task.team}", self.scales.get(task.env))
         if given:
             return given[0], given[1]
         seen = [run.scores[task.team].max() for run in self.runs if run.env == task.env and run.scores]
@@ -155,8 +155,8 @@ def of_folder(folder: Path) -> Study:
         raise ShoalError(f"{folder} has no run folders: say a folder that runs are in")
     saved = [runs.read_json(path / runs.CONFIG, "a run folder") for path in paths]
     configs = [planning.plain(config) for config in saved]
-    whose = labels([(_players(config), config["teams"] | config["settings"]) for config in configs])
-    where = labels([(config["env"], config["options"]) for config in configs])
+    whose = labels([(_players(config), config["teams"] | _settings(config, False)) for config in configs])
+    where = labels([(config["env"], config["options"] | _settings(config, True)) for config in configs])
     seeds = [config["settings"]["seed"] for config in saved]
     bare = [Run(*each) for each in zip(paths, whose, where, seeds, configs, strict=True)]
     bare.sort(key=lambda run: (run.env, run.algorithm, run.seed))
@@ -164,13 +164,13 @@ def of_folder(folder: Path) -> Study:
     return Study([read(run) for run in bare], {})
 
 
+def _settings(config: dict[str, Any], grid: bool) -> dict[str, Any]:
+    """Those that say when and how a run is evaluated, which make another task of an environment, or all others."""
+    return {name: value for name, value in config["settings"].items() if (name in planning.GRID) == grid}
+
+
 def _check(found: list[Run]) -> None:
-    """Runs of a task are on one grid, and nobody counts twice."""
-    for env in dict.fromkeys(run.env for run in found):
-        mine = [run for run in found if run.env == env]
-        same_grid(
-            env, [(str(run.path), {name: run.config["settings"][name] for name in planning.GRID}) for run in mine]
-        )
+    """Nobody counts twice."""
     places: dict[tuple, Run] = {}
     for run in found:
         twin = places.setdefault((run.algorithm, run.env, run.seed), run)
@@ -198,7 +198,6 @@ def labels(named: list[tuple[str, dict[str, Any]]]) -> list[str]:
         alike = [dict(_flat(other)) for other_name, other in named if other_name == name]
         mine = dict(_flat(options))
         differ = [key for key, value in mine.items() if any(other.get(key) != value for other in alike)]
-        differ = [key for key in differ if key not in planning.GRID]
         told.append(" ".join([name, *(f"{key}={mine[key]}" for key in differ)]))
     return told
 

@@ -6,9 +6,11 @@ program; everything else (`pz:…`, `gym:…`, `my_package.my_module:make_env`) 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from importlib import import_module
+import re
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 from ..types import ShoalError, nearest
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from .host import Hosted as Hosted
     from .native import GAMES as GAMES
 
+PACKAGES = {"pz": "pettingzoo", "gym": "gymnasium", "football": "gfootball"}  # by prefix, unless it is called like it
 _HOMES = {"GAMES": ".native", "Env": ".base", "Game": ".base", "GameState": ".base", "Hosted": ".host"}
 
 
@@ -44,6 +47,18 @@ def make(env_id: str, **options: Any) -> Any:
     from .foreign import FOREIGN
 
     return FOREIGN[prefix](rest, options) if prefix in FOREIGN else Hosted(env_id, _plain(env_id, options))
+
+
+def versions(env_id: str) -> dict[str, str]:
+    """Those of the packages that an environment from outside is of, as far as they are installed as such."""
+    prefix, colon, rest = env_id.partition(":")
+    inner = re.split(r"[.:]", rest)[0] if prefix in ("pz", "gym") else ""
+    names = (PACKAGES.get(prefix, prefix.partition(".")[0]), inner) if colon else ()
+    found = {}
+    for name in filter(None, names):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def _plain(env_id: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -196,7 +196,8 @@ def _lack(path: str, error: ImportError) -> ShoalError:
         return ShoalError(f"The package {package} is not installed: pip install 'shoal[{EXTRAS[package]}]'.")
     if path != missing and not path.startswith(f"{missing}."):
         return ShoalError(f"{path} needs the package {package}, which is not installed.")
-    return ShoalError(f"There is no module '{path}'{_neighbours(path)}; {KNOWN}.")
+    here = "neither installed nor in this folder or on PYTHONPATH"
+    return ShoalError(f"There is no module '{path}'{_neighbours(path)}, {here}; {KNOWN}.")
 
 
 def _neighbours(path: str) -> str:
@@ -215,7 +216,8 @@ def _made(name: str, factory: Callable[..., Any], options: dict[str, Any], rende
         raise _lack(name, error) from error
     except (TypeError, ValueError, AssertionError) as error:
         if render and "render_mode" in str(error):
-            raise ShoalError(f"{name} cannot be drawn: it takes no render_mode.") from error
+            needs = "an argument render_mode, and a render() that returns a picture [H,W,3] for rgb_array"
+            raise ShoalError(f"{name} cannot be drawn: give it {needs}.") from error
         if not options:
             raise
         told = ", ".join(f"{option}={value!r}" for option, value in options.items())
