@@ -11,6 +11,7 @@ from helpers import bits
 
 import shoal
 from shoal import checkpoint, envs, policies
+from shoal.cli import main
 from shoal.config import Config
 from shoal.player import Player
 from shoal.types import Discrete, ShoalError, Spec
@@ -228,6 +229,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sizes = {"steps": 400, "games": 4, "window": 5, "eval_episodes": 2, "evaluations": 2, "save_every": 100}
     out = str(tmp_path_factory.mktemp("runs"))
     return shoal.train("ppo", "test/mortal", minibatches=1, out=out, quiet=True, **sizes, **SMALL).path  # type: ignore
+
+
+def test_the_best_policy_is_evaluated_when_asked_for(run: Path, capsys: pytest.CaptureFixture[str]):
+    assert shoal.load(run).steps != shoal.load(run, best=True).steps
+    for flags, best in (([], False), (["--best"], True)):
+        assert main(["evaluate", str(run), "--episodes", "3", *flags]) == 0
+        assert f"after {shoal.load(run, best=best).steps:,} steps, 3 greedy episodes" in capsys.readouterr().out
 
 
 def test_a_policy_loads_from_every_folder_it_is_in(run: Path, tmp_path: Path):
