@@ -140,7 +140,6 @@ def test_a_callback_may_stop_the_run_which_can_go_on(whole: tuple[Result, Witnes
     assert shoal.load(result.path).evaluate(3, seed=0).score() == result.scores
     evaluated = [line["env_step"] for line in lines(result.path) if "evaluation/length" in line]
     assert evaluated == [0, result.steps]  # the last is not played twice
-    (result.path / runs.SUMMARY).unlink()
     with pytest.raises(ShoalError, match=r"never overwritten.*or go on with shoal resume .*enough"):
         run(tmp_path, "enough")
     shoal.resume(result.path, quiet=True, callbacks=[Outdated()])

@@ -68,7 +68,10 @@ MISTAKES = {
     "nothing to evaluate": (["evaluate"], "shoal evaluate <run>"),
     "not a run": (["evaluate", "."], "is not a run folder"),
     "no such run": (["evaluate", "nowhere"], "there is no folder nowhere"),
-    "words the wrong way round": (["train", "mpe/simple_spread", "mappo"], "the algorithm comes before"),
+    "words the wrong way round": (
+        ["train", "mpe/simple_spread", "mappo"],
+        "comes first: shoal train mappo mpe/",
+    ),
     "resume of nothing": (["resume", "nowhere"], "there is no folder nowhere"),
     "list of something": (["list", "everything"], "takes no arguments"),
     "info of nothing": (["info"], "shoal info <name>"),

@@ -30,6 +30,8 @@ def assemble(args: list[str]) -> tuple[Config, str]:
     ids, teams, args, preset = _split([word for word in args if word not in rivals])
     if len(ids) == 1 and ids[0].endswith(SAVED) and not teams and not rivals:
         return _again(Path(ids[0]), args), ""
+    if len(ids) == 2 and not _is_algorithm(ids[0]) and _is_algorithm(ids[1]):
+        raise ShoalError(f"the algorithm comes first: shoal train {ids[1]} {ids[0]}")
     if len(ids) not in ((1, 2) if teams else (2,)):
         if "--help" in args or "-h" in args:
             _bare_help()
@@ -182,6 +184,10 @@ def _read(parts: dict[str, tuple[type, Any, bool]], args: list[str], prog: str, 
     ]
     together = make_dataclass("Options", fields, frozen=True)
     return parse(together, together(**{name: part for name, (_, part, _) in parts.items()}), args, prog, title)
+
+
+def _is_algorithm(word: str) -> bool:
+    return word in algorithms.ALGORITHMS or word in algorithms.ALIASES
 
 
 def _split(args: list[str]) -> tuple[list[str], dict[str, str], list[str], bool]:

@@ -20,6 +20,7 @@ from .envs.host import Hosted
 from .types import Share, ShoalError, Spec, nearest
 
 SHORT = 20_000  # steps
+MOST_SEEDS = 1000
 TRACKERS = ("wandb", "mlflow")  # who else a run may be logged to
 WHOLE, REAL = 2**32 - 1, 1e30  # beyond these no setting makes sense, and no array could hold it
 
@@ -80,9 +81,9 @@ class Settings:
         for count in ("devices", "evaluations", "seed", "tolerance", "save_every"):
             if getattr(self, count) < 0:
                 raise ShoalError(f"{count} must not be negative, not {getattr(self, count)}")
-        if self.seeds > 1000 or self.seed + self.seeds > 2**32:
+        if self.seeds > MOST_SEEDS or self.seed + self.seeds > 2**32:
             raise ShoalError(
-                f"seeds must be at most 1,000, and each smaller than 2**32, not {self.seed} and {self.seeds} on"
+                f"seeds must be at most {MOST_SEEDS:,}, each smaller than 2**32, not {self.seed} and {self.seeds} on"
             )
         if not 0 <= self.film <= 100:
             raise ShoalError(f"film must be 0 to 100 episodes, not {self.film}")

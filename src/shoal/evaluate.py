@@ -13,9 +13,10 @@ from jax import Array
 
 from .algorithms.base import Algorithm
 from .collect import Play, decide, play_step
+from .config import Settings
 from .envs.arena import Arena
 from .envs.base import Env
-from .envs.host import TRIES, Fault, Hosted, TooManyFaults
+from .envs.host import Fault, Hosted, TooManyFaults
 from .types import Clock
 
 AT_ONCE = 1024  # games played side by side
@@ -204,10 +205,9 @@ def evaluator(
     greedy: bool,
     workers: int = 0,
     patience: float = 60.0,
-    tolerance: int | None = None,
+    tolerance: int = Settings.tolerance,
 ) -> Evaluator | HostEvaluator:
-    """For a game of either kind; one on the host may break so often, or a few times for each episode."""
+    """For a game of either kind."""
     if isinstance(env, Hosted):
-        bears = TRIES * episodes if tolerance is None else tolerance
-        return HostEvaluator(env, algorithms, episodes, greedy, workers, patience, bears)
+        return HostEvaluator(env, algorithms, episodes, greedy, workers, patience, tolerance)
     return Evaluator(env, algorithms, episodes, greedy)

@@ -21,7 +21,7 @@ from PIL import Image
 
 from .algorithms.base import Algorithm
 from .callbacks import Callback, Run
-from .config import Config
+from .config import Config, Settings
 from .envs.arena import Arena
 from .envs.host import Broken, Hosted
 from .evaluate import Episodes, Evaluator, HostEvaluator
@@ -87,7 +87,8 @@ class HostCamera(HostEvaluator):
     """The same for a game on the host, which is asked for a picture at every instant."""
 
     def __init__(self, env: Hosted, algorithms: dict[str, Algorithm], greedy: bool, shown: int):
-        super().__init__(replace(env, draws=True), algorithms, shown, greedy, workers=0, patience=60.0, tolerance=100)
+        bears = Settings.patience, Settings.tolerance
+        super().__init__(replace(env, draws=True), algorithms, shown, greedy, 0, *bears)
         self.reels: dict[tuple[int, int], list[tuple[tuple[int, ...], bytes]]] = {}
         self.earned: dict[tuple[int, int], list[dict[str, float]]] = {}
 

@@ -160,7 +160,7 @@ class Player:
     def evaluate(self, episodes: int = 100, greedy: bool = True, seed: int = 0) -> Episodes:
         """Whole episodes of the game it was trained on, played by all teams."""
         c = self.config
-        how = (c.workers, c.settings.patience)
+        how = (c.workers, c.settings.patience, c.settings.tolerance)
         with contextlib.closing(evaluator(c.game, self.algorithms, episodes, greedy, *how)) as play:
             return play(self.learners, seed, self.clock)
 

@@ -24,6 +24,7 @@ from .devices import setup
 from .types import ShoalError
 
 CONFIG, METRICS, EPISODES, SUMMARY = "config.json", "metrics.jsonl", "episodes.csv", "summary.json"
+GROUP = "group.json"  # of a folder that holds the runs of several seeds
 LOCK = ".lock"  # held by the process that trains
 FAULTS = "faults.jsonl"  # only if an environment on the host broke
 CURVE, POLICY, BEST, TENSORBOARD = "curve.png", "policy", "best", "tensorboard"
@@ -42,8 +43,7 @@ def plan(config: Config) -> Path:
         why = getattr(error, "strerror", "") or error
         raise ShoalError(f"the run folder cannot be made ({why}): choose another name or out") from None
     if path.exists() and s.name:
-        begun = (path / CONFIG).exists() and not (path / SUMMARY).exists()
-        go_on = f", or go on with shoal resume {path}" if begun else ""
+        go_on = f", or go on with shoal resume {path}" if _interrupted(path) else ""
         raise ShoalError(f"{path} exists already and is never overwritten: choose another name or out{go_on}")
     again = 2
     while path.exists():
@@ -52,6 +52,13 @@ def plan(config: Config) -> Path:
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise ShoalError(f"the run folder {path} cannot be made, as {there} cannot be written to: choose another out")
     return path
+
+
+def _interrupted(path: Path) -> bool:
+    """Whether a folder is of a run, or of several, that can go on."""
+    with contextlib.suppress(ShoalError):
+        return (path / GROUP).exists() or ((path / CONFIG).exists() and not finished(path))
+    return False
 
 
 def create(path: Path, config: Config) -> None:

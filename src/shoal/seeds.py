@@ -19,8 +19,6 @@ from .config import Config
 from .trainer import Result
 from .types import ShoalError
 
-GROUP = "group.json"
-
 
 class Unfinished(ShoalError):
     """Some of the runs failed."""
@@ -36,7 +34,7 @@ def train(config: Config, quiet: bool = False) -> Result:
     content = {"seeds": list(range(s.seed, s.seed + s.seeds)), "config": config.to_json()}
     try:
         path.mkdir(parents=True)
-        runs.write_json(path / GROUP, content)
+        runs.write_json(path / runs.GROUP, content)
     except OSError as error:
         raise ShoalError(f"the group folder {path} cannot be made ({error.strerror}): choose another out") from None
     return _go(path, content, quiet)
@@ -44,9 +42,9 @@ def train(config: Config, quiet: bool = False) -> Result:
 
 def resume(path: Path, quiet: bool = False) -> Result:
     """Whatever is left of the group."""
-    content = runs.read_json(path / GROUP, "a group of runs")
+    content = runs.read_json(path / runs.GROUP, "a group of runs")
     if not isinstance(content, dict) or not {"seeds", "config"} <= set(content):
-        raise ShoalError(f"{path} is not a group of runs: its {GROUP} does not say which")
+        raise ShoalError(f"{path} is not a group of runs: its {runs.GROUP} does not say which")
     if all(group.finished(path / name) for name in names(content)):
         raise ShoalError(f"{path} is finished: there is nothing to resume")
     return _go(path, content, quiet)
@@ -54,7 +52,7 @@ def resume(path: Path, quiet: bool = False) -> Result:
 
 def is_group(path: Path) -> bool:
     """Whether a folder holds several seeds."""
-    return (path / GROUP).is_file()
+    return (path / runs.GROUP).is_file()
 
 
 def names(content: dict[str, Any]) -> list[str]:
@@ -75,7 +73,8 @@ def _work(path: Path, content: dict[str, Any], quiet: bool) -> dict[Path, group.
     if jax.default_backend() != "cpu" and not config.hosted:
         alike = [replace(config.settings, seed=seed, seeds=1, out=str(path), name=name) for name, seed in each]
         return together.work([replace(config, settings=settings) for settings in alike], quiet)
-    jobs = [group.Job(path / name, [str(path / GROUP), "--seed", str(seed), "--seeds", "1"]) for name, seed in each]
+    common = str(path / runs.GROUP)
+    jobs = [group.Job(path / name, [common, "--seed", str(seed), "--seeds", "1"]) for name, seed in each]
     return group.work(jobs, max(len(os.sched_getaffinity(0)) // config.settings.devices, 1), quiet)
 
 
@@ -86,7 +85,7 @@ def _go(path: Path, content: dict[str, Any], quiet: bool) -> Result:
         outcomes = _work(path, content, quiet)
         summaries = {run.name: _summary(run) for run in outcomes if group.finished(run)}
         content |= _statistics(summaries)
-        runs.write_json(path / GROUP, content)
+        runs.write_json(path / runs.GROUP, content)
     if not quiet:
         _tell(path, content)
     if not quiet and any(outcome.state == group.STOPPED for outcome in outcomes.values()):
@@ -148,4 +147,4 @@ def _tell(path: Path, content: dict[str, Any]) -> None:
     table.add_row("mean ± deviation between seeds", *means, style="bold")
     table.add_row("interquartile mean", *(f"{value:.2f}" for value in content["iqm"].values()))
     Console().print(table)
-    print(f"{content['finished']} of {len(content['seeds'])} seeds finished: {path / GROUP}", flush=True)
+    print(f"{content['finished']} of {len(content['seeds'])} seeds finished: {path / runs.GROUP}", flush=True)

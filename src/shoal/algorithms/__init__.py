@@ -42,8 +42,6 @@ ALIASES = {"ia2c": "a2c", "ippo": "ppo", "iql": "dqn"}  # the same object with s
 def find(name: str) -> type[Algorithm]:
     """The algorithm of that name."""
     kind = ALGORITHMS.get(ALIASES.get(name, name))
-    if kind is None and "/" in name:
-        raise ShoalError(f"{name} is no algorithm; the algorithm comes before the environment: shoal train ippo {name}")
     if kind is None:
         hint = nearest(name, [*ALGORITHMS, *ALIASES])
         raise ShoalError(f"there is no algorithm {name!r}{hint}: `shoal list` shows them all")

@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import runs
 from ..assemble import assemble
+from ..config import MOST_SEEDS
 from ..group import Job
 from ..types import ShoalError, nearest
 
@@ -21,7 +22,6 @@ RUNS = "runs"  # the folder of the runs
 GRID = ("steps", "evaluations", "eval_episodes", "greedy")  # what runs must have in common to be compared
 OWN = {"--seed": "--seeds says which there are", "--name": "--out names its folder", "--out": "it has one for all runs"}
 ALONE = ["--devices", "1"]  # unless told otherwise: so no result depends on how many runs share the machine
-MOST_SEEDS = 1000
 TABLES = ("algorithms", "envs", "seeds", "out", "options", "scales")  # of a TOML file
 
 
