@@ -450,6 +450,69 @@ def test_the_continuous_expectation_has_the_entropy_of_the_living(name):
     np.testing.assert_allclose(ahead(seen, None, 3, algorithm), expected, atol=1e-4)
 
 
+@dataclass(frozen=True)
+class Drifting(Endless):
+    """The same with a real action, which changes nothing either."""
+
+    @cached_property
+    def teams(self) -> dict[str, Spec]:
+        return self._team(1, Box((-1.0,), (1.0,)))
+
+
+@pytest.mark.parametrize("how", [{}, {"lam": 0.8}, {"n_step": 4}], ids=str)
+@pytest.mark.parametrize("env", [Endless(n=1, length=10), Drifting(n=1, length=10)], ids=["discrete", "continuous"])
+@pytest.mark.parametrize("name", SOFT)
+def test_trap_31_every_step_of_a_target_earns_its_entropy(name, env, how):
+    """Reward 1 for ever, γ 0.8, α 0.5: Q = (1 + γαH) / (1 - γ), with two actions alike 6.386."""
+    fixed = {"gamma": 0.8, "alpha": 0.5, "alpha_lr": 0.0, "tau": 0.1, "anneal": False, "lr": 1e-3, "critic_lr": 1e-2}
+    algorithm = build(name, env, **(TINY | OFF | {"capacity": 10_000} | fixed | how))
+    state, _ = run(Loop(env, {TEAM: algorithm}, games=4, window=6, steps=10_000), 300)
+    learner, scene = state.learners[TEAM], studied(name, env).batch.scene
+
+    def told() -> tuple[Array, Array]:
+        actor = learner.params["actor"]
+        policy, _ = algorithm.policy(actor, scene, algorithm.start(actor.torso, scene))
+        draws = jax.vmap(policy.sample)(jax.random.split(jax.random.key(0), 1000))
+        batch = studied(name, env).batch
+        q = algorithm.q(learner.params["critic"], algorithm.now(batch, batch.window.rivals))[0]
+        return q, -jax.vmap(policy.log_prob)(draws).mean()
+
+    q, entropy = call(told)
+    assert entropy == pytest.approx(np.log(2), abs=0.03)
+    assert np.median(q) == pytest.approx((1 + 0.8 * 0.5 * entropy) / 0.2, abs=0.1)
+
+
+def soft_return(t: int, left: int, lam: float, gamma: float, *stream: np.ndarray) -> float:
+    """Of the step at `t` and at most so many more, `left`, each trusted by `lam`; columns of the stream by time."""
+    reward, discount, valid, values, bonus = stream
+    on = left > 1 and t + 1 < len(reward) and valid[t + 1]
+    further = bonus[t + 1] + soft_return(t + 1, left - 1, lam, gamma, *stream) if on else values[t + 1]
+    return reward[t] + gamma * discount[t] * ((1 - lam) * values[t + 1] + lam * further)
+
+
+@pytest.mark.parametrize(("how", "left", "lam"), [({"lam": 0.7}, 99, 0.7), ({"n_step": 3}, 3, 1.0)], ids=str)
+@pytest.mark.parametrize("env", GAMES)
+@pytest.mark.parametrize("name", SOFT)
+def test_trap_31_soft_targets_by_hand(name, env, how, left, lam):
+    """α·entropy at every instant a return passes, ends of episodes and deaths included."""
+    seen = studied(name, GAMES[env], reward="mean", alpha=0.5, gamma=0.9, **how)
+    algorithm, batch, key = seen.algorithm, seen.batch, jax.random.key(3)
+    policy, raw = algorithm.drawn(seen.learner, batch.scene, key)
+    entropy = policy.entropy() if env == "discrete" else -policy.log_prob(raw)
+    bonus = 0.5 * np.asarray(entropy) * batch.scene.view.alive
+    if algorithm.team_critic:
+        bonus = bonus.sum(-1, keepdims=True)
+    values, expected = ahead(seen, None, 3), np.zeros(bonus[:-1].shape)
+    valid = np.broadcast_to(batch.window.valid, batch.reward.shape)
+    for t, b, i in np.ndindex(*expected.shape):
+        stream = (x[:, b, i] for x in (batch.reward, batch.discount, valid, values, bonus))
+        expected[t, b, i] = soft_return(t, left, lam, 0.9, *stream)
+    ours = call(lambda: algorithm.aims(seen.learner, batch, key))
+    counted = batch.window.valid[..., 0]
+    assert not counted.all() and ours.shape == expected.shape
+    np.testing.assert_allclose(ours[counted], expected[counted], atol=1e-4)
+
+
 # -- whose critic -----------------------------------------------------------------------------------------------------
 
 

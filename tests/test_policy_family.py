@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import (
+    OWN,
     POLICY,
     TEAM,
     TINY,
@@ -36,7 +37,7 @@ from shoal.memory import Rollout
 from shoal.nets.heads import masked
 from shoal.nets.sees import as_input
 from shoal.optim import adam, annealed, descend
-from shoal.parallel import shares
+from shoal.parallel import moments, shares
 from shoal.types import Window
 
 MEMBERS = [(name, *rest) for name in POLICY for rest in (("mlp", "shared"), ("gru", "own"))]
@@ -155,7 +156,7 @@ def test_trap_13_the_critic_remembers_alike_in_targets_losses_and_from_window_to
 
 # -- value normalisation ----------------------------------------------------------------------------------------------
 
-UNIT = Scale(jnp.float32(5.0), jnp.float32(29.0), jnp.float32(1.0))  # mean 5, deviation 2
+UNIT = Scale(jnp.float32(5.0), jnp.float32(4.0), jnp.float32(1.0))  # mean 5, deviation 2
 
 
 @cache
@@ -188,13 +189,14 @@ def test_trap_10_24_value_statistics_see_valid_living_steps_only():
     acted = batch.target[probe("a2c").seen.window.weight > 0]
     assert scale.windows == pytest.approx(1.99)
     np.testing.assert_allclose(scale.mean, 5 + (acted.mean() - 5) / 1.99, rtol=1e-5)
-    np.testing.assert_allclose(scale.square, 29 + ((acted**2).mean() - 29) / 1.99, rtol=1e-5)
+    square = 29 + ((acted**2).mean() - 29) / 1.99
+    np.testing.assert_allclose(scale.variance, square - scale.mean**2, rtol=1e-4)
 
 
 def test_trap_10_24_value_statistics_are_part_of_the_learner():
     learner = probe("ppo").state.learners[TEAM]
     assert learner.scale.windows == pytest.approx(1 + 0.99 + 0.99**2)
-    scale = learner.scale._replace(square=learner.scale.mean**2 + 4.0)
+    scale = learner.scale._replace(variance=jnp.float32(4.0))
     assert scale.down(scale.mean + 2.0) == pytest.approx(1.0)
     assert scale.up(scale.down(3.0)) == pytest.approx(3.0)
 
@@ -223,7 +225,52 @@ def test_trap_10_a_value_may_move_no_further_than_its_clip():
 def test_trap_09_24_a_window_without_any_living_step_leaves_the_value_statistics():
     update = jax.jit(on_devices(Scale.update))
     after = update(UNIT, np.full((2, 3, 1), 7.0), np.zeros((2, 3, 1)))
-    assert_close((after.mean, after.square), (UNIT.mean, UNIT.square), 1e-6)
+    assert_close((after.mean, after.variance), (UNIT.mean, UNIT.variance), 1e-6)
+
+
+FAR = np.random.default_rng(0).normal(-1e4, 3.0, (2, 64, 16, 2)).astype(np.float32)  # windows of returns
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_trap_38_a_variance_beside_a_large_mean(devices):
+    """Mean -1e4, deviation 3, in float32: whoever squares before subtracting is left with nothing."""
+
+    def whole(x):
+        return moments(x, shares(jnp.ones(x.shape)))
+
+    mean, variance = jax.jit(on_devices(whole, devices, OWN))(FAR[0])
+    np.testing.assert_allclose(mean, FAR[0].mean(dtype=np.float64), rtol=2e-7)
+    np.testing.assert_allclose(variance, FAR[0].var(dtype=np.float64), rtol=1e-4)
+
+
+def test_trap_38_value_statistics_keep_the_deviation_of_far_returns():
+    """Over many windows whose means move as well, against the same sums in float64; constant returns have the floor."""
+    update = jax.jit(on_devices(Scale.update))
+    scale, (mean, square, windows) = Scale(jnp.float32(0), jnp.float32(1), jnp.float32(0)), (0.0, 1.0, 0.0)
+    share = np.full(FAR[0].shape, 1 / FAR[0].size, np.float32)
+    for k in range(30):
+        x = FAR[k % 2] + np.float32(10 * k)
+        scale = update(scale, x, share)
+        windows = 0.99 * windows + 1
+        exact = x.astype(np.float64)
+        mean, square = mean + (exact.mean() - mean) / windows, square + ((exact**2).mean() - square) / windows
+    assert scale.deviation == pytest.approx((square - mean**2) ** 0.5, rel=1e-3)
+    x = FAR[0]
+    np.testing.assert_allclose(scale.up(scale.down(x)), x, atol=5e-3)
+    assert update(UNIT._replace(windows=jnp.float32(0)), np.full(x.shape, -7.0), share).deviation == pytest.approx(0.01)
+
+
+def test_trap_38_far_advantages_are_normalised():
+    """Rewards of -1e4 with no critic to expect them: the advantages still tell good from bad."""
+    algorithm = build("a2c", mortal(), lam=0.0, gamma=0.0, normalise_value=False, last_action=True, **TINY)
+    seen = probe("a2c").seen
+    view = seen.window.view
+    reward = np.asarray(view.reward) + np.random.default_rng(0).normal(-1e4, 3.0, view.reward.shape)
+    window = seen.window._replace(view=view._replace(reward=reward.astype(np.float32)))
+    memory = seen.memory._replace(window=window)
+    batch = jax.jit(on_devices(lambda m: algorithm.prepare(seen.learner, m, jax.random.key(0), seen.clock)[1]))(memory)
+    kept = np.asarray(batch.advantage)[np.asarray(window.weight) > 0]
+    assert kept.mean() == pytest.approx(0.0, abs=1e-3) and kept.std() == pytest.approx(1.0, abs=1e-3)
 
 
 # -- equivalences -----------------------------------------------------------------------------------------------------

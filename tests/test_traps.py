@@ -34,7 +34,7 @@ SMALL: dict[str, Any] = {"games": 4, "window": 10, "steps": 1000, "devices": 2}
 SIZES: dict[str, Any] = {"games": 4, "window": 5, "hidden": 4, "layers": 1, "eval_episodes": 2, "quiet": True}
 PARTS = {  # of a learner and of a memory, by family: what was forgotten by somebody once
     True: ("params/", "target/", "opt/", "updates", "memories/agent/priority", "memories/agent/"),
-    False: ("params/", "opt/", "scale/mean", "scale/square", "scale/windows"),
+    False: ("params/", "opt/", "scale/mean", "scale/variance", "scale/windows"),
 }
 
 
@@ -87,6 +87,19 @@ def test_trap_24_27_every_leaf_survives_a_checkpoint(name: str, tmp_path: Path) 
     for place, ours in runs.named(state).items():
         theirs = runs.named(back)[place]
         assert (ours.dtype, ours.shape, ours.tobytes()) == (theirs.dtype, theirs.shape, theirs.tobytes()), place
+
+
+def test_trap_38_a_checkpoint_of_0_1_0_is_read_with_the_variance_of_its_returns(tmp_path: Path) -> None:
+    """It kept their mean square instead."""
+    like = the_loop("ppo").template(0)
+    leaves = {name: np.array(leaf) for name, leaf in runs.named(anything(like)).items()}
+    stem = f"learners/{TEAM}/scale/"
+    old = leaves | {f"{stem}mean": np.float32(3.0), f"{stem}square": np.float32(13.0)}
+    del old[f"{stem}variance"]
+    place = checkpoint.write(tmp_path, {name: np.array(leaf) for name, leaf in old.items()}, {"steps": 7}, keep=1)
+    back = runs.named(checkpoint.read(place, like)[0])
+    assert (back[f"{stem}mean"], back[f"{stem}variance"]) == (3.0, 4.0)
+    assert all(back[name].tobytes() == leaf.tobytes() for name, leaf in leaves.items() if stem not in name)
 
 
 @pytest.mark.parametrize("name", [*LEARNERS, "self-play"])

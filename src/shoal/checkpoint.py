@@ -136,7 +136,7 @@ def opened(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if about.pop("sha256", "") != _checksum(blob, about):
         raise ShoalError(f"the checkpoint {place} is damaged: its checksum does not fit")
     try:
-        return about, load(blob)
+        return about, runs.renamed(load(blob))
     except SafetensorError as error:
         raise ShoalError(f"the checkpoint {place} cannot be read: {error}") from None
 

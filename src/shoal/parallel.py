@@ -30,6 +30,12 @@ def shares(weight: Array) -> Array:
 
 
 def moments(x: Array, share: Array) -> tuple[Array, Array]:
-    """Mean and variance under such weights, over all devices."""
-    mean, square = total(((x * share).sum(), (x * x * share).sum()))
-    return mean, jnp.maximum(square - mean * mean, 0.0)
+    """Mean and variance under such weights, over all devices.
+
+    In two passes: squares of what is large beside its own deviation would leave nothing of that deviation in float32.
+    The second also mends the mean by what rounding took from the first.
+    """
+    rough = total((x * share).sum())
+    away = x - rough
+    drift, square = total(((away * share).sum(), (away * away * share).sum()))
+    return rough + drift, jnp.maximum(square - drift * drift, 0.0)

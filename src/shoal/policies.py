@@ -96,7 +96,7 @@ def _read(place: Path) -> Saved:
     about = runs.read_json(place / ABOUT, "a saved policy")
     try:
         blob = (place / WEIGHTS).read_bytes()
-        leaves = as_arrays(blob)
+        leaves = runs.renamed(as_arrays(blob))
     except (OSError, SafetensorError) as error:
         raise ShoalError(f"the weights in {place} cannot be read: {error}") from None
     if not isinstance(about, dict) or about.get("sha256", "") != hashlib.sha256(blob).hexdigest():

@@ -166,3 +166,13 @@ def named(tree: Any) -> dict[str, Any]:
     """Leaves by their place in the tree, in the tree's order."""
     paths = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in paths}
+
+
+def renamed(leaves: dict[str, Any]) -> dict[str, Any]:
+    """Leaves as they are called today: 0.1.0 kept the mean square of the returns where their variance now is."""
+    new = dict(leaves)
+    for name in [name for name in leaves if name.endswith("scale/square")]:
+        stem, square = name.removesuffix("square"), np.asarray(new.pop(name), np.float64)
+        mean = np.asarray(leaves.get(f"{stem}mean", 0.0), np.float64)
+        new[f"{stem}variance"] = np.asarray(np.maximum(square - mean**2, 0.0), np.float32)
+    return new

@@ -64,7 +64,7 @@ class Critic(eqx.Module):
 
 
 class Pathwise(Replayed):
-    """The family. Members give `head`, `ahead` and `actor_loss`."""
+    """The family. Members give `head`, `ahead` and `actor_loss`, and `bonus` where acting itself is worth something."""
 
     central: ClassVar[bool] = False  # critics see the state and every agent's action
 
@@ -163,17 +163,32 @@ class Pathwise(Replayed):
         self, params: dict, learner: Learner, batch: Batch, key: Array
     ) -> tuple[Array, tuple[Metrics, Array]]:
         """Squared errors of every critic, each device's share."""
-        rivals = jnp.concatenate([batch.window.rivals, batch.rivals_after[None]]) if self.sees_rivals else None
-        target = jax.lax.stop_gradient(self.targets(batch, self.ahead(learner, batch.scene, rivals, key)))
+        target = jax.lax.stop_gradient(self.aims(learner, batch, key))
         qs = [self.chosen(q, batch) for q in self.q(params["critic"], self.now(batch, batch.window.rivals))]
         weight = batch.weight.sum(-1, keepdims=True) if self.team_critic else batch.weight
         loss = sum((0.5 * (q - target) ** 2 * weight * batch.importance[:, None]).sum() for q in qs)
         metrics = {"critic_loss": loss, "q": (qs[0] * weight).sum()}
         return jnp.asarray(loss), (metrics, surprise(qs[0] - target, weight))
 
+    def aims(self, learner: Learner, batch: Batch, key: Array) -> Array:
+        """`[T,B,N or 1]` what the critics regress to: a step passed on the way earns its bonus beside its reward.
+
+        The first does not: its action is given. Nor does the last instant, whose value has it already.
+        """
+        rivals = jnp.concatenate([batch.window.rivals, batch.rivals_after[None]]) if self.sees_rivals else None
+        values = self.ahead(learner, batch.scene, rivals, key)
+        if self.config.n_step == 1 and not self.config.lam:  # no step between
+            return self.targets(batch, values)
+        bonus = self.bonus(learner, batch.scene, key)[:-1]
+        return self.targets(batch._replace(reward=batch.reward + bonus), values) - bonus
+
     def ahead(self, learner: Learner, scene: Scene, rivals: Array | None, key: Array) -> Array:
         """`[T+1,B,N or 1]` what the target critics expect of every instant, each agent acting on its policy."""
         raise NotImplementedError
+
+    def bonus(self, learner: Learner, scene: Scene, key: Array) -> Array:
+        """`[T+1,B,N or 1]` what acting earns at every instant beside the reward, counted in `ahead`: nothing."""
+        return jnp.zeros((*scene.view.first.shape, 1))
 
     def actor_loss(
         self, params: dict, learner: Learner, batch: Batch, key: Array

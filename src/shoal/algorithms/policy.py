@@ -26,6 +26,8 @@ from ..returns import advantages, pool, stakes
 from ..types import Clock, Decision, Share, ShoalError, Spec, View, Window
 from .base import Carry, Metrics, NetConfig, Networked, fraction, not_negative, positive
 
+FLOOR = 0.01  # of the deviation that returns are measured in: those of a game that always pays alike have none
+
 
 @dataclass(frozen=True)
 class PolicyConfig(NetConfig):
@@ -42,9 +44,9 @@ class PolicyConfig(NetConfig):
     minibatches: int = 1
     """Gradient steps per pass; games are split when recurrent, (game, step) rows otherwise."""
     normalise_advantage: bool = True
-    """Give the window's advantages zero mean and unit variance."""
+    """Give the window's advantages zero mean and unit variance (dividing by their deviation + 1e-8)."""
     normalise_value: bool = True
-    """Let the critic predict returns in units of their running mean and deviation."""
+    """Let the critic predict returns in units of their running mean and deviation, which is taken for 0.01 at least."""
     share_torso: bool = False
     """Let the critic read the actor's last hidden layer instead of a torso of its own."""
     squash: bool = False
@@ -86,10 +88,10 @@ class Passed(eqx.Module):
 
 
 class Scale(NamedTuple):
-    """Running mean and square of the returns, debiased; the unit the critic predicts in."""
+    """Running mean and variance of the returns, debiased; the unit the critic predicts in."""
 
     mean: Array
-    square: Array
+    variance: Array
     windows: Array  # taken in so far, each decaying the last
 
     def update(self, x: Array, share: Array, decay: float = 0.99) -> Scale:
@@ -98,13 +100,13 @@ class Scale(NamedTuple):
         any_weight = total(share.sum())  # 1, or 0 where nobody acted: such a window changes nothing
         windows = jnp.where(any_weight > 0, decay * self.windows + 1, self.windows)
         step = any_weight / jnp.maximum(windows, 1.0)
-        return Scale(
-            self.mean + step * (mean - self.mean), self.square + step * (variance + mean**2 - self.square), windows
-        )
+        away = mean - self.mean  # both parts vary within themselves, and apart from each other
+        between = (1 - step) * step * away**2
+        return Scale(self.mean + step * away, (1 - step) * self.variance + step * variance + between, windows)
 
     @property
     def deviation(self) -> Array:
-        return jnp.sqrt(jnp.maximum(self.square - self.mean**2, 1e-4))
+        return jnp.maximum(jnp.sqrt(self.variance), FLOOR)
 
     def down(self, x: Array) -> Array:
         return (x - self.mean) / self.deviation

@@ -95,15 +95,24 @@ class SAC(Pathwise):
 
     def ahead(self, learner: Learner, scene: Scene, rivals: Array | None, key: Array) -> Array:
         """min Q + α·entropy of the present policies."""
-        actor, alpha = learner.params["actor"], jnp.exp(learner.params["alpha"])
-        policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))
-        raw = policy.sample(key)
+        policy, raw = self.drawn(learner, scene, key)
+        bonus = self.bonus(learner, scene, key)
         scene = scene._replace(action=self.acted(self.unit(policy, raw), scene.view), rivals=rivals)
         q = jnp.stack(self.q(learner.target["critic"], scene)).min(0)
-        if self.discrete:
-            return (jnp.exp(policy.log_probs) * q).sum(-1) + alpha * policy.entropy() * scene.view.alive
-        bonus = -alpha * policy.log_prob(raw) * scene.view.alive
-        return q[..., 0] + (bonus.sum(-1, keepdims=True) if self.team_critic else bonus)
+        return ((jnp.exp(policy.log_probs) * q).sum(-1) if self.discrete else q[..., 0]) + bonus
+
+    def bonus(self, learner: Learner, scene: Scene, key: Array) -> Array:
+        """α·entropy of the living, where continuous −α log π of the draw; a critic of the team counts everybody's."""
+        policy, raw = self.drawn(learner, scene, key)
+        entropy = policy.entropy() if self.discrete else -policy.log_prob(raw)
+        bonus = jnp.exp(learner.params["alpha"]) * entropy * scene.view.alive
+        return bonus.sum(-1, keepdims=True) if self.team_critic else bonus
+
+    def drawn(self, learner: Learner, scene: Scene, key: Array) -> tuple[Any, Array]:
+        """The present policy at every instant, and a draw from it."""
+        actor = learner.params["actor"]
+        policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))
+        return policy, policy.sample(key)
 
     def chosen(self, q: Array, batch: Batch) -> Array:
         return pick(q, batch.window.action) if self.discrete else super().chosen(q, batch)
