@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import algorithms, envs, presets, seeds
+from . import algorithms, presets, seeds
 from .callbacks import Callback
-from .config import Config, Settings
+from .config import Config, Settings, fill, opened
 from .devices import setup
 from .player import load
 from .trainer import Result
@@ -71,8 +71,10 @@ def _one(
             raise ShoalError(f"neither {algorithm} nor a run has an option {name!r}{hint}")
     tuned = presets.sides({"": kind.name}, env_id, preset)
     env = tuned.env | env
-    everyone = {team: (kind.name, tuned.teams[""] | argument | own) for team in envs.make(env_id, **env).teams}
-    return Config.build(env_id, everyone, env, tuned.settings | settings), tuned.used
+    settings = tuned.settings | settings
+    sides = opened(env_id, env, fill(Settings, settings, "a run")).teams
+    everyone = {team: (kind.name, tuned.teams[""] | argument | own) for team in sides}
+    return Config.build(env_id, everyone, env, settings, told=sides), tuned.used
 
 
 def _several(

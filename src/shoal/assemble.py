@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from . import algorithms, envs, presets
-from .config import Config, Settings, fill
+from .config import Config, Settings, fill, opened
 from .flags import flags, parse
 from .runs import naming, read_json
 from .types import ShoalError, nearest
@@ -70,15 +70,15 @@ def _one(env: str, name: str, args: list[str], preset: bool) -> tuple[Config, st
     title = f"Train {name} on {env}. {_examples(name, env)}"
     given = _read(parts, args, f"shoal train {name} {env}", title)
     options = dataclasses.asdict(given.env) if env_part else options
-    teams = {team: (kind.name, given.algorithm) for team in envs.make(env, **options).teams}
-    config = Config(env, options, teams, given.run)
+    sides = opened(env, options, given.run).teams
+    config = Config(env, options, {team: (kind.name, given.algorithm) for team in sides}, given.run, sides)
     return config, presets.note(tuned.used, env, NO_PRESET)
 
 
 def _several(env: str, default: str | None, teams: dict[str, str], args: list[str], preset: bool) -> tuple[Config, str]:
     """An algorithm per team: options of a team are prefixed by its name, and each may have its preset."""
     env_part, options, args = _env(env, {}, args)
-    sides = envs.make(env, **options).teams
+    sides = told = opened(env, options, _watching(args)).teams
     for team in teams:
         if team not in sides:
             raise ShoalError(f"{env} has no team {team!r}{nearest(team, sides)}: its teams are {', '.join(sides)}")
@@ -89,6 +89,7 @@ def _several(env: str, default: str | None, teams: dict[str, str], args: list[st
     kinds, own = _kinds(names)
     tuned = presets.sides({team: kind.name for team, kind in kinds.items()}, env, preset)
     env_part, options, _ = _env(env, tuned.env | options, [])
+    told = told if not tuned.env else None
     parts = {
         "run": (Settings, fill(Settings, tuned.settings, "a run"), True),
         **{
@@ -101,14 +102,14 @@ def _several(env: str, default: str | None, teams: dict[str, str], args: list[st
     given = _read(parts, args, f"shoal train … {env}", title)
     chosen = {team: (kind.name, getattr(given, team)) for team, kind in kinds.items()}
     options = dataclasses.asdict(given.env) if env_part else options
-    config = Config(env, options, chosen, given.run)
+    config = Config(env, options, chosen, given.run, told)
     return config, presets.note(tuned.used, env, NO_PRESET)
 
 
 def _past(env: str, default: str | None, rule: str, args: list[str]) -> dict[str, str]:
     """Self-play: the first team learns, the other plays its past selves."""
     _, options, _ = _env(env, {}, args)
-    sides = envs.make(env, **options).teams
+    sides = opened(env, options, _watching(args)).teams
     if default is None:
         raise ShoalError(f"{SELF_PLAY} needs an algorithm that learns: shoal train <algorithm> {env} {SELF_PLAY}")
     if len(sides) != 2 or algorithms.unlike(*sides.values()):
@@ -119,6 +120,19 @@ def _past(env: str, default: str | None, rule: str, args: list[str]) -> dict[str
         )
     learner, rival = sides
     return {learner: default, rival: f"past:{rule}" if rule else "past"}
+
+
+def _watching(args: list[str]) -> Settings:
+    """How an environment is to be opened: which other flags there are is known only when it says who plays."""
+    given: dict[str, Any] = {}
+    for word, following in zip(args, [*args[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if name in ("--patience", "--workers"):
+            given[name.removeprefix("--")] = _plain(value if equals else following)
+    try:
+        return fill(Settings, given, "a run")
+    except ShoalError:  # whoever reads the flags will say it better
+        return Settings()
 
 
 def evaluation(default: Any, args: list[str], prog: str, title: str) -> tuple[Any, dict[str, tuple[str, dict]]]:

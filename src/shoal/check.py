@@ -55,8 +55,13 @@ def check(env: Any, steps: int = 1000, seed: int = 0) -> Report:
     finally:
         for match in (one, other, strict):
             match.close()
-    found = {inspect.cleandoc(rule.__doc__ or ""): list(rule(env.teams, *traces)) for rule in RULES}
+    found = {named(rule): list(rule(env.teams, *traces)) for rule in RULES}
     return Report(env.teams, max(len(traces[0].moments) - 1, 0), sum(traces[0].first), found)
+
+
+def named(rule: Callable[..., Iterator[Finding]]) -> str:
+    """A rule as it is told."""
+    return inspect.cleandoc(rule.__doc__ or "")
 
 
 def _open(env: Any, **options: Any) -> Match:

@@ -213,10 +213,12 @@ class Check:
     """Steps to play at random, four times over."""
     seed: int = 0
     """Decides the actions and the episodes."""
+    patience: float = 60.0
+    """Seconds a call of an environment on the host may take; making it may take 120 or more."""
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or not 0 <= self.seed < 2**31:
-            raise ShoalError("steps must be at least 1 and seed between 0 and 2**31")
+        if self.steps < 1 or not 0 <= self.seed < 2**31 or not self.patience > 0:
+            raise ShoalError("steps must be at least 1, seed between 0 and 2**31 and patience greater than 0")
 
 
 def _check_env(args: list[str]) -> int:
@@ -227,10 +229,10 @@ def _check_env(args: list[str]) -> int:
     env, args = _first(args, "say which environment to check: shoal check-env <env>")
     options, args = env_options(args)
     how = parse(Check, Check(), args, "shoal check-env <env>", description)
-    from . import check, envs
+    from . import envs, trial
     from .describe import sides
 
-    report = check.check(envs.make(env, **options), how.steps, how.seed)
+    report = trial.check_env(envs.make(env, **options), how.steps, how.seed, how.patience)
     print("\n".join(sides(report.teams)))
     for rule, findings in report.findings.items():
         print(f"{'broken' if findings else 'kept  ' if report.steps else 'unseen'}  {rule}")

@@ -42,11 +42,15 @@ class Settings:
     devices: int = 0
     """Devices (on a CPU: cores) that share the games; 0 takes as many as divide them and what is learnt from."""
     workers: int = -1
-    """Processes that step an environment on the host; 0 steps it in this one, -1 takes as many as there are cores."""
+    """Processes that step an environment on the host: -1 one per core, or one up to 20,000 steps; 0 none, unwatched."""
     patience: float = 60.0
-    """Seconds a step of an environment on the host may take before its process is replaced."""
+    """Seconds a step of an environment on the host may take before its process is replaced; making one, 120 or more."""
     tolerance: int = 100
     """Faults of an environment on the host that training, and each evaluation, bears before the run stops."""
+    alone: bool = False
+    """Close the one game on the host for each evaluation: for an environment that may exist only once per machine."""
+    longest: int = 30_000
+    """Steps after which an evaluation gives up on an episode that has not ended, and the run stops."""
     evaluations: int = 10
     """Evaluations spread over the run, beside the one before the first step and the one after the last."""
     eval_episodes: int = 100
@@ -71,13 +75,15 @@ class Settings:
     """Name of that folder; empty makes one of algorithm, environment, seed and time."""
 
     def __post_init__(self) -> None:
-        for size in ("steps", "seeds", "games", "window", "eval_episodes", "keep"):
+        for size in ("steps", "seeds", "games", "window", "longest", "eval_episodes", "keep"):
             if getattr(self, size) < 1:
                 raise ShoalError(f"{size} must be at least 1, not {getattr(self, size)}")
         if not self.patience > 0:  # nor is it no number
             raise ShoalError(f"patience must be greater than 0, not {self.patience}")
         if self.workers < -1:
             raise ShoalError(f"workers must be -1 or a number of processes, not {self.workers}")
+        if self.alone and (self.games > 1 or self.film):
+            raise ShoalError("alone needs one game and no film: set games to 1 and film to 0")
         for count in ("devices", "evaluations", "seed", "tolerance", "save_every"):
             if getattr(self, count) < 0:
                 raise ShoalError(f"{count} must not be negative, not {getattr(self, count)}")
@@ -137,8 +143,7 @@ class Config:
 
     @cached_property
     def game(self) -> Any:
-        game = envs.make(self.env, **self.options)
-        return dataclasses.replace(game, told=self.told) if isinstance(game, Hosted) else game
+        return opened(self.env, self.options, self.settings, self.told)
 
     @cached_property
     def algorithms(self) -> dict[str, Algorithm]:
@@ -170,11 +175,11 @@ class Config:
 
     @cached_property
     def workers(self) -> int:
-        """How many processes really step the games: starting them pays only for more than a short run."""
+        """How many processes really step the games: starting several pays only for more than a short run."""
         s = self.settings
         if s.workers >= 0:
             return min(s.workers, s.games)
-        return min(len(os.sched_getaffinity(0)), s.games) if s.steps > SHORT else 0
+        return min(len(os.sched_getaffinity(0)), s.games) if s.steps > SHORT else 1
 
     @property
     def share(self) -> Share:
@@ -226,6 +231,14 @@ class Config:
             options = dataclasses.asdict(fill(envs.GAMES[env], options, env))  # type: ignore[call-overload]
         chosen = {team: (name, fill(algorithms.find(name).Config, own, name)) for team, (name, own) in teams.items()}
         return cls(env, options, chosen, fill(Settings, settings, "a run"), told or None, origins or {})
+
+
+def opened(env: str, options: dict[str, Any], settings: Settings, told: dict[str, Spec] | None = None) -> Any:
+    """A game as a run opens it: one on the host with the run's patience, in this process only if that was asked for."""
+    game = envs.make(env, **options)
+    if not isinstance(game, Hosted):
+        return game
+    return dataclasses.replace(game, told=told, patience=settings.patience, here=settings.workers == 0)
 
 
 def fill(cls: type, values: dict[str, Any], owner: str) -> Any:

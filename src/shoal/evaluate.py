@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,13 +16,16 @@ from jax import Array
 from .algorithms.base import Algorithm
 from .collect import Play, decide, play_step
 from .config import Settings
-from .envs.arena import Arena
+from .envs.arena import Alone, Arena
 from .envs.base import Env
 from .envs.host import Fault, Hosted, TooManyFaults
-from .types import Clock
+from .envs.watched import Halted, never
+from .types import Clock, ShoalError
 
 AT_ONCE = 1024  # games played side by side
 HOSTED_AT_ONCE = 16  # the same on the host
+MANY, LONG = 10_000, 120.0  # steps of one episode, or seconds in which none ends, after which that is told
+DEFAULT = Settings()
 
 
 class Episodes(NamedTuple):
@@ -34,12 +39,24 @@ class Episodes(NamedTuple):
         return {team: float(rows.mean()) for team, rows in self.returns.items()}
 
 
-class Halted(KeyboardInterrupt):
-    """An evaluation was given up, as it was asked to."""
+class Endless(ShoalError):
+    """An episode that is longer than an evaluation waits for."""
+
+    exit_code = 1
+
+    def __init__(self, env: str, game: int, longest: int, limit: str):
+        super().__init__(
+            f"an evaluation was given up: game {game} of {env} has not ended its episode after {longest:,} steps;"
+            f" {limit}, or let evaluations wait for longer with --longest"
+        )
 
 
-def never() -> bool:
-    return False
+LIMIT = "cut its episodes with --env.limit <steps>"  # of a game on the host
+
+
+def aloud(sentence: str) -> None:
+    """To whoever reads the terminal."""
+    print(sentence, file=sys.stderr, flush=True)
 
 
 class Tally(NamedTuple):
@@ -55,15 +72,26 @@ class Tally(NamedTuple):
 class Evaluator:
     """Plays each game's first episode to its end; compiled once for a number of episodes."""
 
-    def __init__(self, env: Env, algorithms: dict[str, Algorithm], episodes: int, greedy: bool):
+    def __init__(
+        self,
+        env: Env,
+        algorithms: dict[str, Algorithm],
+        episodes: int,
+        greedy: bool,
+        longest: int = Settings.longest,
+    ):
         self.env, self.algorithms, self.episodes, self.greedy = env, algorithms, episodes, greedy
-        self.games = min(episodes, AT_ONCE)
+        self.games, self.longest = min(episodes, AT_ONCE), longest
         self.faults: list[Fault] = []  # there never are any
         self._run, self._opened, self._stepped = jax.jit(self._play), jax.jit(self._open), jax.jit(self._step)
 
     def __call__(self, learners: dict, seed: int, clock: Clock, halted: Callable[[], bool] = never) -> Episodes:
         """`seed` alone decides the games: equal seeds face equal games. It is too short to be halted."""
-        played = [jax.device_get(self._run(learners, key, clock)) for key in self._keys(seed)]
+        played = []
+        for key in self._keys(seed):
+            returns, length, over = jax.device_get(self._run(learners, key, clock))
+            self._ended(over)
+            played.append((returns, length))
         returns, length = jax.tree.map(lambda *rows: np.concatenate(rows)[: self.episodes], *played)
         return Episodes(returns, length)
 
@@ -72,23 +100,31 @@ class Evaluator:
         tally, actions = self._opened(learners, self._keys(seed)[0]), {}
         while not tally.over.all():
             yield tally, actions
+            if tally.length.max() > self.longest:
+                self._ended(jax.device_get(tally.over))
             tally, actions = self._stepped(learners, clock, tally)
 
     def close(self) -> None:
         """Nothing is held."""
+
+    def _ended(self, over: np.ndarray) -> None:
+        """Refuse a round of games of which one has not come to its end."""
+        if not over.all():
+            name = getattr(self.env, "name", type(self.env).__name__)
+            raise Endless(name, int(np.argmin(over)), self.longest, "give the game a limit")
 
     def _keys(self, seed: int) -> Array:
         """One for each time that all games are played."""
         rounds = -(-self.episodes // self.games)
         return jax.random.split(jax.random.fold_in(jax.random.key(seed), 0xE7A1), rounds)
 
-    def _play(self, learners: dict, key: Array, clock: Clock) -> tuple[dict[str, Array], Array]:
+    def _play(self, learners: dict, key: Array, clock: Clock) -> tuple[dict[str, Array], Array, Array]:
         end = jax.lax.while_loop(
-            lambda tally: ~tally.over.all(),
+            lambda tally: ~tally.over.all() & (tally.length.max() <= self.longest),
             lambda tally: self._step(learners, clock, tally)[0],
             self._open(learners, key),
         )
-        return end.returns, end.length
+        return end.returns, end.length, end.over
 
     def _open(self, learners: dict, key: Array) -> Tally:
         key, key_reset = jax.random.split(key)
@@ -119,21 +155,25 @@ class HostEvaluator:
         episodes: int,
         greedy: bool,
         workers: int,
-        patience: float,
-        tolerance: int,
+        settings: Settings,
+        alone: Alone | None = None,
+        say: Callable[[str], None] = aloud,
     ):
         self.env, self.algorithms, self.episodes, self.greedy = env, algorithms, episodes, greedy
-        self.games = min(episodes, HOSTED_AT_ONCE)
-        self.workers, self.patience, self.tolerance = workers, patience, tolerance
+        self.games = 1 if alone else min(episodes, HOSTED_AT_ONCE)
+        self.workers, self.settings, self.alone, self.say = workers, settings, alone, say
         self.arenas: dict[int, Arena] = {}  # the one in use, by its seed
         self.faults: list[Fault] = []  # in all evaluations
+        self.warned = False  # that an episode does not end
         self._decide = jax.jit(partial(_decide, algorithms, greedy), static_argnums=0)
 
     def __call__(self, learners: dict, seed: int, clock: Clock, halted: Callable[[], bool] = never) -> Episodes:
         """`seed` alone decides the games, as far as the environment honours seeds; `halted` is asked at every step."""
         if seed not in self.arenas:
             self.close()
-            self.arenas[seed] = Arena(self.env.stateless, self.games, seed ^ 0xE7A1, self.workers, self.patience)
+            how = (self.workers, self.settings.patience, halted, self.alone)
+            self.arenas[seed] = Arena(self.env.stateless, self.games, seed ^ 0xE7A1, *how)
+        self.arenas[seed].halted = halted
         rounds = -(-self.episodes // self.games)
         share = np.full(self.games, rounds) - (np.arange(self.games) >= self.episodes - (rounds - 1) * self.games)
         rows = self._play(self.arenas[seed], learners, seed, clock, share, halted)
@@ -150,21 +190,23 @@ class HostEvaluator:
     ) -> tuple[dict, np.ndarray]:
         """Rows `[K,B,…]` of each game's first `share [B]` episodes; one that breaks is played again."""
         before, all_games = len(self.faults), range(self.games)
-        self.faults += arena.reopen()
+        arena.renew()
+        self.faults += arena.step()
         acting = {team: algorithm.acting(learners[team]) for team, algorithm in self.algorithms.items()}
         leaves, tree = jax.tree.flatten(jax.device_put(acting))
         carries = {team: algorithm.carry(acting[team], self.games) for team, algorithm in self.algorithms.items()}
         rows = {team: np.zeros((share.max(), self.games, spec.n)) for team, spec in self.env.teams.items()}
         lengths, done, step = np.zeros((share.max(), self.games), int), np.zeros(self.games, int), 0
         self._look(arena, done, done < share, rows)
+        self.since = time.monotonic()
         while (done < share).any():
             views = jax.tree.map(np.array, arena.views())
             actions, carries = self._decide(tree, leaves, clock, views, carries, np.uint32(seed), step)
             self.faults += arena.step(jax.device_get(actions))
             broke, step = len(self.faults) - before, step + 1
-            if broke > self.tolerance:
+            if broke > self.settings.tolerance:
                 count = f"the environment broke {broke} times in an evaluation, more than its tolerance"
-                raise TooManyFaults(f"{count} of {self.tolerance}; the last time", self.faults[-1])
+                raise TooManyFaults(f"{count} of {self.settings.tolerance}; the last time", self.faults[-1])
             if halted():
                 raise Halted
             going = done < share
@@ -175,8 +217,24 @@ class HostEvaluator:
                 earned = rows[team][at] + np.asarray(view.reward) * going[:, None]
                 rows[team][at] = np.where(anew[:, None], 0.0, earned)
             self._look(arena, at[0], going, rows)
-            done += arena.arrays["over"] & going
+            ended = arena.arrays["over"] & going
+            self._wait_for(np.where(going & ~ended, lengths[at], 0), bool(ended.any()))
+            done += ended
         return rows, lengths
+
+    def _wait_for(self, taken: np.ndarray, progress: bool) -> None:
+        """Tell of an episode that has not ended after many steps `[B]`, and give up after too many."""
+        if progress:
+            self.since = time.monotonic()
+        game, longest = int(taken.argmax()), self.settings.longest
+        if taken[game] >= longest:
+            raise Endless(self.env.name, game, longest, LIMIT)
+        if not self.warned and (taken[game] >= MANY or time.monotonic() - self.since > LONG) and taken[game]:
+            self.warned = True
+            self.say(
+                f"game {game} of {self.env.name} has not ended its episode after {taken[game]:,} steps of an"
+                f" evaluation, which gives up after {longest:,} (--longest); --env.limit <steps> cuts episodes"
+            )
 
     def _look(self, arena: Arena, row: np.ndarray, going: np.ndarray, rows: dict[str, np.ndarray]) -> None:
         """Called at every instant, for whoever films: the row `[B]` each game is at, and whether it is still played."""
@@ -204,10 +262,11 @@ def evaluator(
     episodes: int,
     greedy: bool,
     workers: int = 0,
-    patience: float = 60.0,
-    tolerance: int = Settings.tolerance,
+    settings: Settings = DEFAULT,
+    alone: Alone | None = None,
+    say: Callable[[str], None] = aloud,
 ) -> Evaluator | HostEvaluator:
     """For a game of either kind."""
     if isinstance(env, Hosted):
-        return HostEvaluator(env, algorithms, episodes, greedy, workers, patience, tolerance)
-    return Evaluator(env, algorithms, episodes, greedy)
+        return HostEvaluator(env, algorithms, episodes, greedy, workers, settings, alone, say)
+    return Evaluator(env, algorithms, episodes, greedy, settings.longest)

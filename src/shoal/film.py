@@ -1,11 +1,12 @@
 """Whole episodes on film: played as an evaluation plays them, on games and keys of their own, and drawn.
 
 A camera plays the very episodes that an evaluation of the same seed and number of episodes plays. Compiled games are
-drawn afterwards, from their states; games on the host draw themselves while they are played, in this process.
+drawn afterwards, from their states; games on the host draw themselves while they are played.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import random
@@ -21,13 +22,13 @@ from PIL import Image
 
 from .algorithms.base import Algorithm
 from .callbacks import Callback, Run
-from .config import Config, Settings
-from .envs.arena import Arena
-from .envs.host import Broken, Hosted
-from .evaluate import Episodes, Evaluator, HostEvaluator
+from .config import Config
+from .envs.arena import Arena, Picture
+from .envs.host import Hosted
+from .evaluate import DEFAULT, Episodes, Evaluator, HostEvaluator
 from .render import video
 from .render.draw import team_colours
-from .types import Clock, ShoalError
+from .types import Clock
 
 FOLDER = "videos"  # of a run
 FPS, LONGEST = 10, 30  # pictures per second, and more where an episode would take more seconds than that
@@ -87,9 +88,9 @@ class HostCamera(HostEvaluator):
     """The same for a game on the host, which is asked for a picture at every instant."""
 
     def __init__(self, env: Hosted, algorithms: dict[str, Algorithm], greedy: bool, shown: int):
-        bears = Settings.patience, Settings.tolerance
-        super().__init__(replace(env, draws=True), algorithms, shown, greedy, 0, *bears)
-        self.reels: dict[tuple[int, int], list[tuple[tuple[int, ...], bytes]]] = {}
+        settings = replace(DEFAULT, patience=env.patience)
+        super().__init__(replace(env, draws=True), algorithms, shown, greedy, 0 if env.here else 1, settings)
+        self.reels: dict[tuple[int, int], list[Picture]] = {}
         self.earned: dict[tuple[int, int], list[dict[str, float]]] = {}
 
     def shoot(self, learners: dict, seed: int, clock: Clock) -> list[Take]:
@@ -101,22 +102,22 @@ class HostCamera(HostEvaluator):
         return [Take(_Unpacking(self.reels[at]), self.earned[at]) for at in places]
 
     def _look(self, arena: Arena, row: np.ndarray, going: np.ndarray, rows: dict[str, np.ndarray]) -> None:
-        matches = arena.crews[0].table.matches
+        pictures = arena.draw(going)
         for game in np.flatnonzero(going).tolist():
             at = (int(row[game]), game)
             if arena.arrays["first"][game] or at not in self.reels:  # one that broke begins anew
                 self.reels[at], self.earned[at] = [], []
-            picture = np.asarray(matches[game].render(), np.uint8)
-            self.reels[at].append((picture.shape, zlib.compress(picture.tobytes(), 1)))
+            self.reels[at].append(pictures[game])
             self.earned[at].append({team: float(own[at].mean()) for team, own in rows.items()})
 
 
 @dataclass(frozen=True)
 class _Unpacking:
-    reel: list[tuple[tuple[int, ...], bytes]]
+    reel: list[Picture]
 
     def __call__(self) -> Iterator[np.ndarray]:
-        return (np.frombuffer(zlib.decompress(packed), np.uint8).reshape(shape) for shape, packed in self.reel)
+        for shape, packed in self.reel:
+            yield np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint8).reshape(shape)
 
 
 def camera(
@@ -127,7 +128,7 @@ def camera(
     if isinstance(env, Hosted):
         made = HostCamera(env, algorithms, greedy, shown or episodes)
         with _undisturbed():
-            _try_out(made.env)
+            made.env.try_out()
         return made
     env.drawable()
     return Camera(env, algorithms, episodes, greedy, shown or episodes)
@@ -188,20 +189,6 @@ class Thumbs:
                 size = size or (round(frame.shape[1] * times), round(frame.shape[0] * times))
                 self.kept.append(np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BOX)))
             yield frame
-
-
-def _try_out(env: Hosted) -> None:
-    """Draw one picture, so that an environment that cannot is told apart from one that breaks."""
-    match = env.open()
-    try:
-        match.reset(0)
-        match.render()
-    except Exception as error:
-        what = str(error) if isinstance(error, Broken | ShoalError) else f"{type(error).__name__}: {error}"
-        raise ShoalError(f"{env.name} cannot be drawn: {what}") from error
-    finally:
-        with contextlib.suppress(Exception):
-            match.close()
 
 
 @contextlib.contextmanager

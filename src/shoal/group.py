@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import checkpoint, runs
-from .envs.worker import die_with
+from .envs.guard import die_with
 from .runs import finished
 from .types import ShoalError
 

@@ -14,8 +14,9 @@ from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec
 
 from .collect import decide, windows
-from .envs.arena import Arena
+from .envs.arena import Alone, Arena
 from .envs.host import Fault, TooManyFaults
+from .envs.watched import Halted, never
 from .loop import Loop, bare, boxed
 from .parallel import AXIS
 from .types import Clock, ShoalError, TrainState, View
@@ -32,8 +33,8 @@ class Stage(Protocol):
         """The next views, `[B]` where an episode broke instead of going on, and how. Step t may use `keys[d,t,0]`."""
         ...
 
-    def reopen(self, episodes: np.ndarray) -> tuple[dict[str, View], list[Fault]]:
-        """The opening views of the episodes after those `[B]`."""
+    def renew(self, episodes: np.ndarray) -> None:
+        """The next step opens the episodes after those `[B]`; the ones under way break off there."""
         ...
 
     def episodes(self) -> np.ndarray:
@@ -57,9 +58,8 @@ class HostStage:
         faults = self.arena.step(actions)
         return self.arena.views(), self.arena.arrays["broken"], faults
 
-    def reopen(self, episodes: np.ndarray) -> tuple[dict[str, View], list[Fault]]:
-        faults = self.arena.reopen(episodes)
-        return self.arena.views(), faults
+    def renew(self, episodes: np.ndarray) -> None:
+        self.arena.renew(episodes)
 
     def episodes(self) -> np.ndarray:
         return self.arena.arrays["episode"].astype(np.uint32)
@@ -79,7 +79,8 @@ class HostLoop(Loop):
     workers: int = 0  # processes that step the games; 0 steps them here
     patience: float = 60.0  # seconds a step may take there
     tolerance: int = 100  # faults of the environment that the run bears
-    halted: Callable[[], bool] = lambda: False  # asked before every iteration
+    halted: Callable[[], bool] = never  # asked before every iteration, and while a game lets us wait
+    alone: Alone | None = None  # who else may not have games open meanwhile
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -104,13 +105,13 @@ class HostLoop(Loop):
         return self.init(seed)
 
     def restored(self, state: TrainState) -> TrainState:
-        """An environment's inner state is nobody's to save: every game goes on with its next episode."""
+        """An environment's inner state is nobody's to save: every game goes on with its next episode.
+
+        The first step opens it, as it opens one after an end: so the opening is in the stream, and in replays.
+        """
         assert self.played, "the games are not open"
-        views, faults = self.played.reopen(np.asarray(state.game["episode"]).reshape(-1))
-        self._bear(faults)
-        views, game = self._shared(views), self._shared({"episode": self.played.episodes()})
-        earned = jax.tree.map(np.zeros_like, state.earned)
-        return super().restored(state._replace(game=game, views=views, earned=earned))
+        self.played.renew(np.asarray(state.game["episode"]).reshape(-1))
+        return super().restored(state)
 
     def _shared(self, tree: Any) -> Any:
         """A copy of what all games have, as the devices share it."""
@@ -120,7 +121,7 @@ class HostLoop(Loop):
         """Where the games are played."""
         seen = any(algorithm.sees_state for algorithm in self.algorithms.values())
         env = self.env if seen else self.env.stateless
-        return HostStage(Arena(env, self.games, seed, self.workers, self.patience))
+        return HostStage(Arena(env, self.games, seed, self.workers, self.patience, self.halted, self.alone))
 
     def close(self) -> None:
         if self.played:
@@ -143,7 +144,9 @@ class HostLoop(Loop):
         while len(done) < iterations and not (done and self.halted()):
             try:
                 state, metrics = self._iterate(state)
-            except ShoalError as error:  # the state is as it was before the iteration
+            except Halted:  # the state is as it was before the iteration
+                break
+            except ShoalError as error:  # likewise
                 self.failure = error
                 break
             done.append(jax.device_get(metrics))

@@ -16,6 +16,7 @@ from . import algorithms, policies
 from .algorithms import Algorithm
 from .config import Config, fill
 from .devices import setup
+from .envs.arena import Alone
 from .evaluate import Episodes, evaluator
 from .trainer import clock
 from .types import Discrete, ShoalError, Spec, View, nearest
@@ -160,8 +161,10 @@ class Player:
     def evaluate(self, episodes: int = 100, greedy: bool = True, seed: int = 0) -> Episodes:
         """Whole episodes of the game it was trained on, played by all teams."""
         c = self.config
-        how = (c.workers, c.settings.patience, c.settings.tolerance)
-        with contextlib.closing(evaluator(c.game, self.algorithms, episodes, greedy, *how)) as play:
+        alone = Alone() if c.settings.alone else None
+        with contextlib.closing(
+            evaluator(c.game, self.algorithms, episodes, greedy, c.workers, c.settings, alone)
+        ) as play:
             return play(self.learners, seed, self.clock)
 
 

@@ -61,9 +61,9 @@ def names(content: dict[str, Any]) -> list[str]:
 
 
 def _workers(config: Config) -> int:
-    """As asked, or none where the cores are all taken by the runs: each then steps its environment itself."""
+    """As asked, or one for each run where the cores are all taken by the runs."""
     s, cores = config.settings, len(os.sched_getaffinity(0))
-    return 0 if config.hosted and s.workers == -1 and cores < 2 * s.seeds else s.workers
+    return 1 if config.hosted and s.workers == -1 and cores < 2 * s.seeds else s.workers
 
 
 def _work(path: Path, content: dict[str, Any], quiet: bool) -> dict[Path, group.Outcome]:

@@ -22,6 +22,7 @@ from .callbacks import Callback, Hooks, Run, builtin
 from .config import Config
 from .devices import room
 from .display import Display
+from .envs.arena import Alone
 from .evaluate import Episodes, Halted, evaluator, never
 from .hostloop import HostLoop
 from .log import Log, read
@@ -96,6 +97,7 @@ class Trainer:
         self.stop = Stop()
         self.saved = -1  # steps at the last checkpoint
         self.hooks = Hooks(builtin(config), callbacks)
+        self.alone = Alone() if s.alone else None
         self.loop = self._loop()
         self.evaluator = self._evaluator(config.algorithms, s.greedy)
         self.due = [s.steps * k / (s.evaluations + 1) for k in range(1, s.evaluations + 1)]
@@ -185,14 +187,14 @@ class Trainer:
         parts = (c.game, c.algorithms, s.games, s.window, s.steps, c.devices)
         if not c.hosted:
             return Loop(*parts)
-        return HostLoop(*parts, c.workers, s.patience, s.tolerance, self._halted)
+        return HostLoop(*parts, c.workers, s.patience, s.tolerance, self._halted, self.alone)
 
     def _halted(self) -> bool:
         return bool(self.stop.signal)
 
     def _evaluator(self, players: dict, greedy: bool) -> Any:
         c, s = self.config, self.config.settings
-        return evaluator(c.game, players, s.eval_episodes, greedy, c.workers, s.patience, s.tolerance)
+        return evaluator(c.game, players, s.eval_episodes, greedy, c.workers, s, self.alone, self.display.say)
 
     def _introduce(self, path: Path) -> None:
         s, c = self.config.settings, self.config

@@ -109,6 +109,7 @@ def _untrained(name: str, env: str, options: dict) -> Player:
     kind, own = algorithms.chosen(name)
     if kind not in algorithms.FIXED:
         raise ShoalError(f"{kind.name} must be trained before it can be watched: shoal train {name} {env}, then {USE}")
-    config = Config.build(env, {team: (kind.name, own) for team in envs.make(env, **options).teams}, options, {})
+    sides = envs.make(env, **options).teams
+    config = Config.build(env, {team: (kind.name, own) for team in sides}, options, {}, told=sides)
     rng = np.random.default_rng(0)
     return Player(config, {team: algorithm.init(rng) for team, algorithm in config.algorithms.items()}, 0)

@@ -1,42 +1,59 @@
 """Many games on the host at once: in this process, or in worker processes that write into shared memory.
 
-Workers are plain `python -m` processes that are told by a byte to step and answer with a line, so nothing is forked
-under JAX, nothing is pickled, and a user's script is not run again. The shared memory is a file without a name: it is
-gone when the last process that has it open is. A worker ends when its pipe closes, whatever ended us.
+Workers (`watched.py`) are told by a byte to step and answer with a line. The shared memory is a file without a name: it
+is gone when the last process that has it open is.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
+import errno
 import os
-import select
-import signal
-import subprocess
-import sys
 import tempfile
-import time
+from collections.abc import Callable
 from itertools import pairwise
 from typing import IO, Any
 
 import numpy as np
 
 from ..types import ShoalError, View
-from .host import TRIES, Fault, Glance, Hosted, Table, TooManyFaults, seed_of, shared
+from .host import TRIES, Fault, Glance, Hosted, Table, TooManyFaults, room, seed_of, shared, to_json
+from .watched import Lost, Watched, making, never
 
-STARTING = 120.0  # seconds a worker may take to be ready
-CLOSING = 2.0  # and to end when it is asked to
-CHATTER = 2**20  # bytes that are kept of what a worker complains
+FAST = "/dev/shm"  # memory that looks like a folder
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM)  # what a folder says that takes no more
+Picture = tuple[tuple[int, ...], str]  # its shape, and its bytes as `Table.draw` packs them
+
+
+class Alone:
+    """Lets only one arena at a time have its games open, where an environment may exist only once."""
+
+    def __init__(self) -> None:
+        self.arena: Arena | None = None
+
+    def enter(self, arena: Arena) -> None:
+        """Close the games of whoever was here before."""
+        if self.arena is not arena and self.arena is not None:
+            self.arena.rest()
+        self.arena = arena
 
 
 class Arena:
     """`games` games of an environment, stepped together."""
 
-    def __init__(self, env: Hosted, games: int, seed: int, workers: int = 0, patience: float = 60.0):
-        self.env, self.games = env, games
-        fast = "/dev/shm" if os.path.isdir("/dev/shm") else None
-        self.memory: IO[bytes] = tempfile.TemporaryFile(dir=fast)  # noqa: SIM115 open until we are closed
+    def __init__(
+        self,
+        env: Hosted,
+        games: int,
+        seed: int,
+        workers: int = 0,
+        patience: float = 60.0,
+        halted: Callable[[], bool] = never,
+        alone: Alone | None = None,
+    ):
+        self.env, self.games, self.halted, self.alone = env, games, halted, alone
+        self.memory = reserve(room(env.teams, games))
         self.arrays = shared(self.memory, env.teams, games)  # see `host.layout`
+        self.cut = np.zeros(games, bool)  # episodes that are not to go on
         self.crews: list[Any] = [] if workers else [Here(Table(env, self.arrays, range(games), seed))]
         bounds = np.linspace(0, games, min(workers, games) + 1).astype(int).tolist()
         try:
@@ -49,17 +66,33 @@ class Arena:
 
     def step(self, actions: dict[str, np.ndarray] | None = None) -> list[Fault]:
         """Advance every game, or open it; what broke meanwhile."""
+        if self.alone:
+            self.alone.enter(self)
         for team, action in (actions or {}).items():
             self.arrays[f"{team}/action"][:] = action
         for crew in self.crews:
             crew.go()
-        return [fault for crew in self.crews for fault in crew.wait()]
+        faults = [fault for crew in self.crews for fault in crew.wait()]
+        self.arrays["broken"] |= self.cut
+        self.cut[:] = False
+        return faults
 
-    def reopen(self, episode: int | np.ndarray = 0) -> list[Fault]:
-        """Open every game anew with the episode after that."""
+    def draw(self, shown: np.ndarray) -> dict[int, Picture]:
+        """Pictures of those games, `shown [B]`, by game."""
+        self.arrays["shown"][:] = shown
+        return {game: (tuple(shape), packed) for crew in self.crews for game, shape, packed in crew.draw()}
+
+    def renew(self, episode: int | np.ndarray = 0) -> None:
+        """The next step opens every game anew with the episode after that; the one under way breaks off."""
+        self.cut[:] = True
         self.arrays["over"][:] = True
         self.arrays["episode"][:] = episode
-        return self.step()
+
+    def rest(self) -> None:
+        """Close all games; the next step opens new episodes, and those under way break off."""
+        self.cut |= (self.arrays["episode"] > 0) & ~self.arrays["over"]
+        for crew in self.crews:
+            crew.close()
 
     def views(self) -> dict[str, View]:
         """What every team sees now: the arrays themselves, which the next step overwrites."""
@@ -72,8 +105,12 @@ class Arena:
     def close(self) -> None:
         """End every process and give the memory back."""
         for crew in self.crews:
+            crew.leave()
+        for crew in self.crews:
             crew.close()
         self.crews = []
+        if self.alone and self.alone.arena is self:
+            self.alone.arena = None
         self.arrays = {}  # the last that holds the memory
         self.memory.close()
 
@@ -82,6 +119,26 @@ class Arena:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def reserve(size: int) -> IO[bytes]:
+    """A file without a name that has room for so many bytes, in memory if there is enough; all zeros."""
+    folders = [*([FAST] if os.path.isdir(FAST) else []), tempfile.gettempdir()]
+    for folder in folders:
+        memory = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 open until the arena is closed
+        try:
+            memory.truncate(size)
+            if hasattr(os, "posix_fallocate"):  # else a full folder would end us when it is written to
+                os.posix_fallocate(memory.fileno(), 0, size)
+            return memory
+        except OSError as error:
+            memory.close()
+            if error.errno not in FULL:
+                raise
+    raise ShoalError(
+        f"the games need {size / 1e6:.3g} MB that their processes share, and {' and '.join(folders)} have no room for"
+        " them: lower games or eval_episodes, or set TMPDIR to a folder that has"
+    )
 
 
 class Here:
@@ -96,152 +153,114 @@ class Here:
     def wait(self) -> list[Fault]:
         return self.table.step()
 
+    def draw(self) -> list:
+        return self.table.draw()
+
+    def leave(self) -> None:
+        """It cannot be left alone."""
+
     def close(self) -> None:
         self.table.close()
 
 
 class Worker:
-    """A crew in a process of its own. One that dies or hangs is started anew, and the episodes it played are lost.
-
-    On Linux it ends with the thread that started it, not only with the process: start it in one that stays.
-    """
+    """A crew in a process of its own. One that dies or hangs is started anew, and the episodes it played are lost."""
 
     def __init__(self, arena: Arena, part: range, seed: int, patience: float):
         self.arena, self.part, self.seed, self.patience = arena, part, seed, patience
         self.under_way = np.zeros(len(part), bool)  # episodes that would be lost
-        self.process: subprocess.Popen | None = None  # once it has started
-        self.pipes: list[int] = []  # our ends: orders, answers
+        self.process: Watched | None = None  # once it has started
+        self.ready = False
 
-    def start(self) -> None:
+    @property
+    def games(self) -> slice:
+        return slice(self.part.start, self.part.stop)
+
+    def start(self) -> Watched:
         """Start the process; it says when it is ready."""
-        memory = self.arena.memory.fileno()
-        (orders, self.orders), (self.answers, answers) = os.pipe(), os.pipe()
-        self.pipes, self.heard, self.ready = [self.orders, self.answers], b"", False
+        env, memory = self.arena.env, self.arena.memory.fileno()
         about = {
-            "env": self.arena.env.name,
-            "options": self.arena.env.options,
+            "task": "play",
+            "env": env.name,
+            "options": env.options,
+            "teams": to_json(env.teams),
+            "draws": env.draws,
             "games": self.arena.games,
             "part": [self.part.start, self.part.stop],
             "seed": self.seed,
             "memory": memory,
-            "orders": orders,
-            "answers": answers,
-            "parent": os.getpid(),
         }
-        self.complaints: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115 open until it ends
-        try:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "shoal.envs.worker", json.dumps(about)],  # -P: no import from this folder
-                pass_fds=(memory, orders, answers),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # what environments print when they are imported is of no use to anyone
-                stderr=self.complaints,
-                start_new_session=True,  # Ctrl-C is for us, who then close the pipe
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
-            )
-        finally:
-            os.close(orders)
-            os.close(answers)
+        self.ready, self.process = False, Watched(about, [memory])
+        return self.process
 
     def go(self) -> None:
         """Tell it to step."""
-        arrays, part = self.arena.arrays, slice(self.part.start, self.part.stop)
-        self.under_way = (arrays["episode"][part] > 0) & ~arrays["over"][part]
-        self._order()
+        arrays = self.arena.arrays
+        self.under_way = (arrays["episode"][self.games] > 0) & ~arrays["over"][self.games]
+        (self.process or self.start()).order(b"g")
 
     def wait(self) -> list[Fault]:
         """Its faults of this step."""
         faults: list[Fault] = []
         for _ in range(TRIES):
-            answer = self._answer()
-            if not isinstance(answer, str):
-                if faults:
-                    self.arena.arrays["broken"][self.part.start : self.part.stop] |= self.under_way
-                return faults + answer
-            faults.append(self._lost(answer))
-            self._end(0.0)
-            self.start()
-            self._order()
+            try:
+                answer = [Fault(*fault) for fault in self._answer()]
+            except Lost as lost:
+                faults.append(self._lost(lost))
+                self._end(0.0)
+                self.start().order(b"g")
+                continue
+            if faults:
+                self.arena.arrays["broken"][self.games] |= self.under_way
+            return faults + answer
         raise TooManyFaults(f"a worker process was lost {TRIES} times in a row, the last time", faults[-1])
 
+    def draw(self) -> list:
+        """What its games look like now."""
+        assert self.process, "its games are not open"
+        self.process.order(b"d")
+        try:
+            return self._answer()
+        except Lost as lost:
+            raise TooManyFaults("a match cannot be drawn", self._lost(lost)) from None
+
+    def leave(self) -> None:
+        """Let it close its games while others do."""
+        if self.process:
+            self.process.leave()
+
     def close(self) -> None:
-        self._end(CLOSING)
+        self._end()
 
-    def _order(self) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it is dead, as its answer will say
-            os.write(self.orders, b"g")
-
-    def _answer(self) -> list[Fault] | str:
-        """Faults, or why there is no answer."""
+    def _answer(self) -> Any:
+        """What it answers to an order."""
+        assert self.process, "it was never started"
         if not self.ready:
-            line = self._line(STARTING)
-            if isinstance(line, str):
-                return line
+            self.process.ready(self.arena.halted)
             self.ready = True
-            self._understood(line)
-        line = self._line(self.patience)
-        if os.fstat(self.complaints.fileno()).st_size > CHATTER:
-            self.complaints.truncate(0)
-        return line if isinstance(line, str) else self._understood(line)
+        return self.process.answer(self._patience, self._pulse, self.arena.halted)
 
-    def _understood(self, line: bytes) -> list[Fault]:
-        said = json.loads(line)
-        if isinstance(said, dict):
-            error = ShoalError(said["error"])
-            error.detail, error.exit_code = said["detail"], said["exit_code"]
-            raise error
-        return [Fault(*fault) for fault in said]
-
-    def _line(self, patience: float) -> bytes | str:
-        """The next line it writes, or why there is none: it may be silent for so long with each of its games."""
-        pulse, end = self._pulse(), time.monotonic() + patience
-        while b"\n" not in self.heard:
-            left = max(end - time.monotonic(), 0.0)
-            if select.select([self.answers], [], [], min(left, 1e6))[0]:
-                more = os.read(self.answers, 65536)
-                if not more:
-                    return self._epitaph()
-                self.heard += more
-            elif pulse == self._pulse():
-                return f"it did not answer for {patience:g} seconds"
-            else:
-                pulse, end = self._pulse(), time.monotonic() + patience
-        line, _, self.heard = self.heard.partition(b"\n")
-        return line
+    def _patience(self) -> float:
+        """Seconds that what it does just now may take."""
+        return making(self.patience) if self.arena.arrays["making"][self.games].any() else self.patience
 
     def _pulse(self) -> list[bytes]:
-        """Changes as it goes from game to game."""
-        part = slice(self.part.start, self.part.stop)
-        return [self.arena.arrays[name][part].tobytes() for name in ("busy", "episode", "taken")]
+        """Changes as it goes from game to game: it may be silent for so long with each of them."""
+        return [self.arena.arrays[name][self.games].tobytes() for name in ("busy", "making", "episode", "taken")]
 
-    def _epitaph(self) -> str:
-        assert self.process, "it was never started"
-        try:
-            code = self.process.wait(CLOSING)
-        except subprocess.TimeoutExpired:
-            return "its process closed the pipe that answers come through"
-        return f"its process ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
-
-    def _lost(self, why: str) -> Fault:
+    def _lost(self, lost: Lost) -> Fault:
         """The game that was being stepped, and all that its process said."""
+        assert self.process, "it was never started"
         arrays = self.arena.arrays
         busy = [game for game in self.part if arrays["busy"][game]]
         game = busy[0] if busy else self.part.start
-        arrays["busy"][self.part.start : self.part.stop] = False
-        self.complaints.seek(0)
-        said = self.complaints.read().decode(errors="replace")[-2000:]
+        for name in ("busy", "making"):
+            arrays[name][self.games] = False
         episode, step = int(arrays["episode"][game]), int(arrays["taken"][game])
-        return Fault(self.arena.env.name, game, episode, seed_of(self.seed, game, episode), step, f"{why}\n{said}")
+        about = (game, episode, seed_of(self.seed, game, episode), step)
+        return Fault(self.arena.env.name, *about, f"{lost}\n{self.process.said()}")
 
-    def _end(self, grace: float) -> None:
-        """Ask it to end by closing the pipes, and make it end if it does not, with all that it started."""
-        while self.pipes:
-            os.close(self.pipes.pop())
+    def _end(self, *grace: float) -> None:
         if self.process:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(grace)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+            self.process.end(*grace)
             self.process = None
-            self.complaints.close()

@@ -8,11 +8,12 @@ Nothing here needs JAX: this is what the worker processes run.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import math
 import mmap
-import os
 import traceback
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -70,6 +71,10 @@ class Broken(Exception):
     """A match that does not keep the contract; the message says what it broke and for whom."""
 
 
+class Mismatch(ShoalError):
+    """A match that is not played by those who were agreed on: nothing that it shows could be told apart."""
+
+
 @dataclass(frozen=True)
 class Hosted:
     """An environment on the host, by its id: who plays, and how to open a match of it."""
@@ -78,25 +83,122 @@ class Hosted:
     options: dict[str, Any] = field(default_factory=dict)
     told: dict[str, Spec] | None = field(default=None, compare=False)  # who plays, where that is known already
     draws: bool = False  # its matches can be looked at
+    patience: float = field(default=60.0, compare=False)  # seconds, for learning who plays
+    here: bool = field(default=False, compare=False)  # learn it in this process, where nobody watches
 
     @cached_property
     def teams(self) -> dict[str, Spec]:
+        """Who plays, as a process of its own tells: what an environment does when it is made is not our affair."""
         if self.told:
             return self.told
-        match = self.open()
-        match.close()
-        return match.teams
+        from .watched import probe
+
+        return self._seen_here() if self.here else probe(self.name, self.options, self.patience, self.draws)
+
+    def try_out(self) -> None:
+        """Refuse an environment of which no picture can be had."""
+        from .watched import probe
+
+        if self.here:
+            self._seen_here()
+        else:
+            probe(self.name, self.options, self.patience, self.draws)
 
     @property
     def stateless(self) -> Hosted:
         """The same for those who do not look at its state, which may be slow to make: it has none."""
-        return replace(self, options=self.options | {"state": None}, told=None)
+        return replace(self, options=self.options | {"state": None}, told=_stateless(self.teams))
 
     def open(self) -> Match:
-        """A match."""
+        """A match, played by those who were told of before."""
         from .adapters import open_match
 
-        return open_match(self.name, self.options, self.draws)
+        match = open_match(self.name, self.options, self.draws)
+        if self.told:
+            self._compare(match)
+        return match
+
+    def seen(self, match: Match) -> dict[str, Spec]:
+        """Who plays in a match, if it can be learnt from; one that is to be drawn is."""
+        for team, spec in match.teams.items():
+            if not spec.obs:
+                raise ShoalError(
+                    f"{self.name} shows team {team!r} nothing at all (observations of size 0): give its agents at"
+                    " least one number to see, such as a 0"
+                )
+        if self.draws:
+            try:
+                match.reset(0)
+                match.render()
+            except Exception as error:
+                what = str(error) if isinstance(error, Broken | ShoalError) else f"{type(error).__name__}: {error}"
+                raise ShoalError(f"{self.name} cannot be drawn: {what}") from error
+        return match.teams
+
+    def _seen_here(self) -> dict[str, Spec]:
+        match = self.open()
+        try:
+            return self.seen(match)
+        finally:
+            close(match)
+
+    def _compare(self, match: Match) -> None:
+        found = _stateless(match.teams) if self.options.get("state", True) is None else match.teams
+        what = unlike(self.teams, found)
+        if what:
+            close(match)
+            raise Mismatch(
+                f"{self.name} is not the same each time it is made: {what}; agents, their order and their spaces"
+                " must be fixed (a set has no order)"
+            )
+
+
+def close(match: Match) -> None:
+    """It may be broken: what closing it says does not matter."""
+    with contextlib.suppress(Exception, SystemExit):
+        match.close()
+
+
+def unlike(agreed: dict[str, Spec], found: dict[str, Spec]) -> str:
+    """The first thing in which those who play are not those who were agreed on; empty if there is none."""
+    if list(agreed) != list(found):
+        return f"it has the teams {', '.join(found)}, where it had {', '.join(agreed)}"
+    for team, spec in agreed.items():
+        for name, told in vars(spec).items():
+            now = getattr(found[team], name)
+            if now != told:
+                return f"team {team!r} has the {FACTS.get(name, name)} {_told(now)}, where it had {_told(told)}"
+    return ""
+
+
+FACTS = {  # of a spec, as a user calls them
+    "obs": "observation size",
+    "state": "state size",
+    "action": "action space",
+    "obs_sizes": "observation sizes",
+    "action_sizes": "action sizes",
+    "rivals": "size of rivals' actions",
+    "pixels": "image size",
+    "joined": "joined state",
+}
+
+
+def _told(fact: Any) -> str:
+    return (", ".join(map(str, fact)) or "none") if isinstance(fact, tuple) else str(fact)
+
+
+def _stateless(teams: dict[str, Spec]) -> dict[str, Spec]:
+    return {team: replace(spec, state=0, joined=False) for team, spec in teams.items()}
+
+
+def to_json(teams: dict[str, Spec]) -> dict[str, Any]:
+    """Who plays, as plain JSON values."""
+    return {team: spec.to_json() for team, spec in teams.items()}
+
+
+def from_json(plain: dict[str, Any]) -> dict[str, Spec]:
+    """What `to_json` wrote."""
+    return {team: Spec.from_json(spec) for team, spec in plain.items()}
 
 
 class Fault(NamedTuple):
@@ -137,6 +239,8 @@ def layout(teams: dict[str, Spec], games: int) -> dict[str, tuple[tuple[int, ...
         "episode": ((games,), np.int64),  # how many have been opened
         "taken": ((games,), np.int64),  # steps of the one under way
         "busy": ((games,), np.bool_),  # it is being stepped right now
+        "making": ((games,), np.bool_),  # it is being made right now
+        "shown": ((games,), np.bool_),  # it is to be drawn
     }
     for team, spec in teams.items():
         agents, size = (games, spec.n), spec.action.size
@@ -155,13 +259,21 @@ def layout(teams: dict[str, Spec], games: int) -> dict[str, tuple[tuple[int, ...
 
 def shared(memory: IO[bytes], teams: dict[str, Spec], games: int) -> dict[str, np.ndarray]:
     """The arrays of `layout` in a file that several processes have open; all zeros when it is new."""
-    places, size = {}, 0
+    arrays, offset = {}, 0
+    block = mmap.mmap(memory.fileno(), room(teams, games))
     for name, (shape, kind) in layout(teams, games).items():
-        places[name] = (shape, kind, size)
-        size += -(-int(np.prod(shape)) * np.dtype(kind).itemsize // 64) * 64  # no two in one cache line
-    memory.truncate(max(size, os.fstat(memory.fileno()).st_size))
-    block = mmap.mmap(memory.fileno(), size)
-    return {name: np.ndarray(shape, kind, block, offset) for name, (shape, kind, offset) in places.items()}
+        arrays[name] = np.ndarray(shape, kind, block, offset)
+        offset += _bytes(shape, kind)
+    return arrays
+
+
+def room(teams: dict[str, Spec], games: int) -> int:
+    """Bytes of the arrays of `layout`."""
+    return sum(_bytes(shape, kind) for shape, kind in layout(teams, games).values())
+
+
+def _bytes(shape: tuple[int, ...], kind: type) -> int:
+    return -(-int(np.prod(shape)) * np.dtype(kind).itemsize // 64) * 64  # no two in one cache line
 
 
 def seed_of(run: int, game: int, episode: int) -> int:
@@ -189,6 +301,19 @@ class Table:
             self.arrays["busy"][game] = False
         return faults
 
+    def draw(self) -> list[tuple[int, tuple[int, ...], str]]:
+        """Of every match that is shown: its game, and its picture's shape and packed bytes."""
+        pictures = []
+        for game in self.games:
+            if self.arrays["shown"][game]:
+                try:
+                    picture = np.asarray(self.matches[game].render(), np.uint8)
+                except Exception as error:
+                    raise TooManyFaults("a match cannot be drawn", self._fault(game, error)) from error
+                packed = zlib.compress(picture.tobytes(), 1)
+                pictures.append((game, picture.shape, base64.b64encode(packed).decode()))
+        return pictures
+
     def close(self) -> None:
         for game in self.games:
             self._drop(game)
@@ -201,7 +326,9 @@ class Table:
             try:
                 self._write(game, self._open(game) if fresh else self._advance(game), fresh)
                 return
-            except (Exception, SystemExit) as error:
+            except BaseException as error:  # also SystemExit, and what compiled languages raise
+                if isinstance(error, KeyboardInterrupt | Mismatch) or self._cannot(error):
+                    raise
                 fault = self._fault(game, error)
             yield fault
             self._drop(game)
@@ -210,11 +337,20 @@ class Table:
         assert fault
         raise TooManyFaults(f"a match broke {TRIES} times in a row and cannot be opened again, the last time", fault)
 
+    def _cannot(self, error: BaseException) -> bool:
+        """Whether it says that there is no such environment, before any has been seen."""
+        unseen = not self.matches and self.arrays["episode"][self.games].max() <= 1
+        return isinstance(error, ShoalError) and bool(unseen)
+
     def _open(self, game: int) -> Moment:
         self.arrays["episode"][game] += 1
         self.arrays["taken"][game] = 0
         if game not in self.matches:
-            self.matches[game] = self.env.open()
+            self.arrays["making"][game] = True
+            try:
+                self.matches[game] = self.env.open()
+            finally:
+                self.arrays["making"][game] = False
         return self.matches[game].reset(self._seed(game))
 
     def _advance(self, game: int) -> Moment:
@@ -225,10 +361,9 @@ class Table:
         return seed_of(self.seed, game, int(self.arrays["episode"][game]))
 
     def _drop(self, game: int) -> None:
-        with contextlib.suppress(Exception, SystemExit):  # it may be broken: what closing it says does not matter
-            match = self.matches.pop(game, None)
-            if match is not None:
-                match.close()
+        match = self.matches.pop(game, None)
+        if match is not None:
+            close(match)
 
     def _fault(self, game: int, error: BaseException) -> Fault:
         lines = [str(error)] if isinstance(error, Broken) else traceback.format_exception(error, limit=-8)

@@ -1,49 +1,81 @@
-"""A worker process: plays its share of an arena's games until the pipe that orders come through is closed."""
+"""A worker process: plays its share of an arena's games, or tells what an environment is, under a guard."""
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import json
 import os
-import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
-from ..types import ShoalError
-from .host import Hosted, Table, shared
+from . import guard
 
 
 def main(about: dict[str, Any]) -> None:
-    """Answer every order with a line: the faults of that step, or the error that ends it all."""
-    die_with(about["parent"])
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    env = Hosted(about["env"], about["options"])
-    answers = os.fdopen(about["answers"], "w")
+    """Do what we were started for; the first answer is that we are ready."""
+    guard.fork(about["orders"], about["answers"])
+    import faulthandler
+
+    from ..types import ShoalError
+
+    faulthandler.enable()
+    faulthandler.register(guard.FORWARDED, all_threads=False)
+    say = _Voice(about["answers"])
     try:
-        with os.fdopen(about["memory"], "r+b") as memory:
-            table = Table(env, shared(memory, env.teams, about["games"]), range(*about["part"]), about["seed"])
-        _say(answers, [])  # ready
-        while os.read(about["orders"], 1):
-            _say(answers, table.step())
-        table.close()
+        TASKS[about["task"]](about, say)
     except ShoalError as error:
-        _say(answers, {"error": str(error), "detail": error.detail, "exit_code": error.exit_code})
+        say({"error": str(error), "detail": error.detail, "exit_code": error.exit_code})
 
 
-def _say(answers: Any, what: Any) -> None:
-    with contextlib.suppress(BrokenPipeError):  # nobody listens any more: the next read says so too
-        answers.write(json.dumps(what) + "\n")
-        answers.flush()
+class _Voice:
+    """Answers with lines."""
+
+    def __init__(self, answers: int):
+        self.answers = answers
+
+    def __call__(self, what: Any) -> None:
+        line = json.dumps(what).encode() + b"\n"
+        try:
+            while line:
+                line = line[os.write(self.answers, line) :]
+        except BrokenPipeError:
+            pass  # nobody listens any more: the next order says so too
 
 
-def die_with(parent: int) -> None:
-    """Even while an environment hangs: Linux kills us when the parent's thread that started us is gone."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    if os.getppid() != parent:
-        sys.exit(1)
+def _play(about: dict[str, Any], say: Callable[[Any], None]) -> None:
+    """Answer every order with the faults of that step, or with pictures."""
+    from .host import Hosted, Table, from_json, shared
 
+    env = Hosted(about["env"], about["options"], from_json(about["teams"]), about["draws"])
+    with os.fdopen(about["memory"], "r+b") as memory:
+        table = Table(env, shared(memory, env.teams, about["games"]), range(*about["part"]), about["seed"])
+    say([])
+    while order := os.read(about["orders"], 1):
+        say(table.draw() if order == b"d" else table.step())
+    table.close()
+
+
+def _probe(about: dict[str, Any], say: Callable[[Any], None]) -> None:
+    """Who plays; with `draws`, whether it can be looked at."""
+    from .host import Hosted, close, to_json
+
+    say([])
+    env = Hosted(about["env"], about["options"], draws=about["draws"])
+    match = env.open()
+    say(to_json(env.seen(match)))
+    close(match)
+
+
+def _check(about: dict[str, Any], say: Callable[[Any], None]) -> None:
+    from ..trial import narrate
+
+    say([])
+    narrate(about, say)
+
+
+TASKS = {"play": _play, "probe": _probe, "check": _check}
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    words = json.load(sys.stdin)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    main(words)
