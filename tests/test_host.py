@@ -273,7 +273,7 @@ def test_a_policy_plays_where_its_environment_is_not_installed(tmp_path: Path, m
         shoal.train("ppo", "brittle:make", out=str(tmp_path), name="run", quiet=True, **options, **TINY)
     monkeypatch.delitem(sys.modules, "brittle")
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(Path(__file__).parent)])
-    player = shoal.load(tmp_path / "run")
+    player = shoal.load(tmp_path / "run", trust=True)
     assert player.act({"agent_0": [0, 0, 0], "agent_1": [1, 1, 1]}).keys() == {"agent_0", "agent_1"}
     with pytest.raises(ShoalError, match="no module 'brittle'"):
         player.evaluate(1)

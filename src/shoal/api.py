@@ -15,6 +15,7 @@ from .player import load
 from .trainer import Result
 from .trainer import resume as go_on
 from .trainer import train as run
+from .trust import trusted
 from .types import ShoalError, nearest
 
 __all__ = ["load", "resume", "train"]
@@ -50,12 +51,12 @@ def train(
     return run(config, quiet, callbacks)
 
 
-def resume(run: str | Path, quiet: bool = False, callbacks: Sequence[Callback] = ()) -> Result:
-    """Go on with a run that was interrupted, from its newest checkpoint."""
+def resume(run: str | Path, quiet: bool = False, callbacks: Sequence[Callback] = (), trust: bool = False) -> Result:
+    """Go on with a run that was interrupted, from its newest checkpoint; one of an own environment needs `trust`."""
     setup()
     if seeds.is_group(Path(run)):
-        return seeds.resume(Path(run), quiet)
-    return go_on(Path(run), quiet, callbacks)
+        return seeds.resume(Path(run), quiet, trusted(trust))
+    return go_on(Path(run), quiet, callbacks, trusted(trust))
 
 
 def _one(

@@ -14,6 +14,7 @@ from . import algorithms, envs, presets
 from .config import Config, Settings, fill, opened
 from .flags import flags, parse
 from .runs import naming, read_json
+from .trust import EVERYTHING, NOTHING, Trust
 from .types import ShoalError, nearest
 
 NO_PRESET = "--no-preset"
@@ -24,12 +25,15 @@ SELF_PLAY = "--self-play"  # or --self-play=<rule of past>
 BARE = "shoal train <algorithm> <env> [options], or shoal train --team <team>=<algorithm> … <env> [options]"
 
 
-def assemble(args: list[str]) -> tuple[Config, str]:
-    """The config that the words mean, and what the user should be told about it."""
+def assemble(args: list[str], words: Trust = EVERYTHING, files: Trust = NOTHING) -> tuple[Config, str]:
+    """The config that the words mean, and what the user should be told about it.
+
+    `words` is how far who wrote the arguments is trusted, a user who typed them entirely; `files` the same of a config
+    that they lead to."""
     rivals = [word for word in args if word.partition("=")[0] == SELF_PLAY]
     ids, teams, args, preset = _split([word for word in args if word not in rivals])
     if len(ids) == 1 and ids[0].endswith(SAVED) and not teams and not rivals:
-        return _again(Path(ids[0]), args), ""
+        return _again(Path(ids[0]), args, files), ""
     if len(ids) == 2 and not _is_algorithm(ids[0]) and _is_algorithm(ids[1]):
         raise ShoalError(f"the algorithm comes first: shoal train {ids[1]} {ids[0]}")
     if len(ids) not in ((1, 2) if teams else (2,)):
@@ -39,6 +43,7 @@ def assemble(args: list[str]) -> tuple[Config, str]:
             raise ShoalError(f"{ids[2]!r} is one word too many after {ids[0]} and {ids[1]}: options begin with --")
         raise ShoalError(f"say what to train on what: {BARE}")
     env, default = ids[-1], ids[0] if len(ids) == 2 else None
+    words.check(env, env_options(args)[0])
     for name in [*teams.values(), *ids[:-1]]:
         algorithms.chosen(name)
     if rivals:
@@ -48,11 +53,11 @@ def assemble(args: list[str]) -> tuple[Config, str]:
     return _one(env, str(default), args, preset)
 
 
-def _again(path: Path, args: list[str]) -> Config:
+def _again(path: Path, args: list[str], trust: Trust) -> Config:
     """A config that was saved, but for the run's own settings that the flags change."""
     content = read_json(path, "where a config was saved")
     with naming(path):
-        config = Config.from_json(content.get("config", content) if isinstance(content, dict) else content)
+        config = Config.from_json(content.get("config", content) if isinstance(content, dict) else content, trust)
     title = f"Train again what {path} says, with other settings of the run: shoal train {path} --seed 7"
     return dataclasses.replace(config, settings=parse(Settings, config.settings, args, f"shoal train {path}", title))
 

@@ -128,7 +128,7 @@ def opened(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
     about = runs.read_json(place / ABOUT, "a whole checkpoint")
     try:
-        blob = (place / STATE).read_bytes()
+        blob = runs.read_bytes(place / STATE)
     except OSError as error:
         raise ShoalError(f"the checkpoint {place} cannot be read ({error.strerror})") from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
@@ -137,7 +137,7 @@ def opened(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise ShoalError(f"the checkpoint {place} is damaged: its checksum does not fit")
     try:
         return about, runs.renamed(load(blob))
-    except SafetensorError as error:
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:  # or a kind of number that numpy has not
         raise ShoalError(f"the checkpoint {place} cannot be read: {error}") from None
 
 

@@ -7,8 +7,11 @@ import errno
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
+from .trust import EVERYTHING, FLAG, Trust, trusted
 from .types import ShoalError, nearest
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a disk says that takes no more
@@ -32,14 +35,16 @@ Examples:
   shoal train ippo pz:mpe2.simple_spread_v3 --env.N 5
 
 `shoal train <algorithm> <env> --help` explains every option of that pair.
+With --trust, an environment of somebody's own that a run folder or a file names is run as well.
 """
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code."""
+def main(argv: Sequence[str] | None = None, handed: Trust | None = None) -> int:
+    """Run a command; the exit code. One that another process gives trusts only what that one hands on."""
     argv = list(sys.argv[1:] if argv is None else argv)
+    typed = Trusting(EVERYTHING, trusted(FLAG in argv))
     try:
-        return _dispatch(argv)
+        return _dispatch([word for word in argv if word != FLAG], typed if handed is None else Trusting(handed, handed))
     except ShoalError as error:
         detail = f"{error.detail.rstrip()}\n" if error.detail else ""
         print(f"{detail}shoal: {' '.join(str(error).split())}", file=sys.stderr)
@@ -57,13 +62,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _dispatch(argv: list[str]) -> int:
+class Trusting(NamedTuple):
+    """Whose code a command may run."""
+
+    words: Trust  # what stands in the command itself
+    files: Trust  # what folders and files say that it leads to
+
+
+def _dispatch(argv: list[str], trust: Trusting) -> int:
     verbs: dict[str, Callable[[list[str]], int]] = {
-        "train": _train,
-        "resume": _resume,
-        "evaluate": _evaluate,
-        "watch": _watch,
-        "campaign": _campaign,
+        "train": partial(_train, trust=trust),
+        "resume": partial(_resume, trust=trust),
+        "evaluate": partial(_evaluate, trust=trust),
+        "watch": partial(_watch, trust=trust),
+        "campaign": partial(_campaign, trust=trust),
         "report": _report,
         "list": _list,
         "info": _info,
@@ -82,10 +94,10 @@ def _dispatch(argv: list[str]) -> int:
     return verbs[argv[0]](argv[1:])
 
 
-def _train(args: list[str]) -> int:
+def _train(args: list[str], trust: Trusting) -> int:
     from .assemble import assemble
 
-    config, note = assemble(args)
+    config, note = assemble(args, trust.words, trust.files)
     from . import seeds, trainer
 
     if note:
@@ -94,19 +106,20 @@ def _train(args: list[str]) -> int:
     return 128 + result.stopped if result.stopped else 0
 
 
-def _resume(args: list[str]) -> int:
+def _resume(args: list[str], trust: Trusting) -> int:
     if len(args) != 1 or args[0].startswith("-"):
         if "--help" in args or "-h" in args:
             print("shoal resume <run>: go on with a run that was interrupted, from its newest checkpoint, or with")
             print("what is left of a group (--seeds) or a campaign. Nothing is to be repeated: the folder says all.")
+            print(f"An environment of somebody's own, which it names, is only run with {FLAG}.")
             return 0
         raise ShoalError("say one run and nothing else: shoal resume <run>")
     if (Path(args[0]) / "campaign.json").exists():
-        return _campaign(args)
+        return _campaign(args, trust)
     from . import seeds, trainer
 
     run = Path(args[0])
-    result = (seeds if seeds.is_group(run) else trainer).resume(run)
+    result = (seeds if seeds.is_group(run) else trainer).resume(run, trust=trust.files)
     return 128 + result.stopped if result.stopped else 0
 
 
@@ -130,18 +143,19 @@ class Evaluation:
             raise ShoalError("episodes must be at least 1 and seed between 0 and 2**32")
 
 
-def _evaluate(args: list[str]) -> int:
+def _evaluate(args: list[str], trust: Trusting) -> int:
     from .assemble import evaluation
 
     title = (
         "Play a finished run's policy again: shoal evaluate runs/my-run --episodes 1000 --sampled. Another may take a"
-        " team's place: --team <team>=random, --team <team>=frozen:runs/other; then --<team>.<option> sets it"
+        " team's place: --team <team>=random, --team <team>=frozen:runs/other; then --<team>.<option> sets it."
+        f" An environment of somebody's own, which the run names, is only played with {FLAG}"
     )
     run, args = _first(args, "say which run to evaluate: shoal evaluate <run>")
     how, others = evaluation(Evaluation(), args, "shoal evaluate <run>", title)
     from .player import load, outcomes
 
-    player = load(Path(run), best=how.best).against(others)
+    player = load(Path(run), best=how.best, trust=trust.files.everything).against(others)
     played = player.evaluate(how.episodes, not how.sampled, how.seed)
     teams = {
         team: {"return": float(rows.mean()), "deviation": float(rows.mean(1).std())}
@@ -167,12 +181,12 @@ def _evaluate(args: list[str]) -> int:
     return 0
 
 
-def _campaign(args: list[str]) -> int:
+def _campaign(args: list[str], trust: Trusting) -> int:
     from .campaign.command import campaign
     from .devices import setup
 
     setup()
-    return campaign(args)
+    return campaign(args, trust.files)
 
 
 def _report(args: list[str]) -> int:
@@ -181,10 +195,10 @@ def _report(args: list[str]) -> int:
     return report(args)
 
 
-def _watch(args: list[str]) -> int:
+def _watch(args: list[str], trust: Trusting) -> int:
     from .watch import command
 
-    return command(args)
+    return command(args, trust.files.everything)
 
 
 def _list(args: list[str]) -> int:

@@ -6,18 +6,23 @@ presets, the saved config and the tables of the docs all come from there. A `Con
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from . import algorithms, envs
 from .algorithms import Algorithm
 from .devices import choices
 from .envs.host import Hosted
-from .types import Share, ShoalError, Spec, nearest
+from .trust import COMPILED, EVERYTHING, NOTHING, Trust
+from .types import Discrete, Share, ShoalError, Spec, nearest
 
 SHORT = 20_000  # steps
 MOST_SEEDS = 1000
@@ -111,8 +116,9 @@ class Config:
     options: dict[str, Any] = field(default_factory=dict)  # of the game
     teams: dict[str, tuple[str, Any]] = field(default_factory=dict)  # team -> algorithm and its own config
     settings: Settings = Settings()
-    told: dict[str, Spec] | None = field(default=None, compare=False)  # a hosted game's teams, if they were saved
+    told: dict[str, Spec] | None = field(default=None, compare=False)  # the teams of a game from outside, if saved
     origins: dict[str, Any] = field(default_factory=dict, compare=False)  # team -> `Algorithm.origin`, if it was saved
+    trust: Trust = field(default=EVERYTHING, compare=False)  # less than everything if a file named the environment
 
     def __post_init__(self) -> None:
         self._check_teams()
@@ -128,28 +134,38 @@ class Config:
             )
 
     def _check_teams(self) -> None:
-        sides = ", ".join(self.game.teams)
+        sides = ", ".join(self.sides)
         for team, (name, config) in self.teams.items():
-            if team not in self.game.teams:
-                raise ShoalError(f"{self.env} has no team {team!r}{nearest(team, self.game.teams)}: it has {sides}")
+            if team not in self.sides:
+                raise ShoalError(f"{self.env} has no team {team!r}{nearest(team, self.sides)}: it has {sides}")
             if not isinstance(config, algorithms.find(name).Config):
                 raise ShoalError(f"{name} is set by a {algorithms.find(name).Config.__name__}, not {config!r}")
-        if self.settings.best not in ("", *self.game.teams):
-            hint = nearest(self.settings.best, self.game.teams)
+        if self.settings.best not in ("", *self.sides):
+            hint = nearest(self.settings.best, self.sides)
             raise ShoalError(f"best must be a team of {self.env}, not {self.settings.best!r}{hint}: it has {sides}")
-        for team in self.game.teams:
+        for team in self.sides:
             if team not in self.teams:
                 raise ShoalError(f"team {team!r} of {self.env} has no algorithm: its teams are {sides}")
 
     @cached_property
+    def sides(self) -> dict[str, Spec]:
+        """Who plays: as it was saved, so that a policy needs no environment to act; else as the game says."""
+        return self.told or self.game.teams
+
+    @cached_property
     def game(self) -> Any:
-        return opened(self.env, self.options, self.settings, self.told)
+        """To be played: the one place where what a config names becomes code that runs."""
+        self.trust.check(self.env, self.options)
+        game = opened(self.env, self.options, self.settings, self.told)
+        if self.told and not isinstance(game, Hosted) and game.teams != self.told:
+            raise ShoalError(f"{self.env} is not what it was when this was saved: install the version of then")
+        return game
 
     @cached_property
     def algorithms(self) -> dict[str, Algorithm]:
         """In the order of the game's teams."""
-        chosen = {team: self.teams[team] for team in self.game.teams}
-        made = {team: algorithms.find(name)(config, self.game.teams[team]) for team, (name, config) in chosen.items()}
+        chosen = {team: self.teams[team] for team in self.sides}
+        made = {team: algorithms.find(name)(config, self.sides[team]) for team, (name, config) in chosen.items()}
         for team, algorithm in made.items():
             algorithm.join(team, made, self.settings.games, self.origins.get(team))
         return made
@@ -171,7 +187,7 @@ class Config:
     @property
     def hosted(self) -> bool:
         """Whether the game runs outside the compiled program."""
-        return isinstance(self.game, Hosted)
+        return self.env not in envs.GAMES and self.env.partition(":")[0] not in COMPILED
 
     @cached_property
     def workers(self) -> int:
@@ -201,20 +217,36 @@ class Config:
         teams = {t: {"algorithm": name, "options": dataclasses.asdict(c)} for t, (name, c) in self.teams.items()}
         for team, algorithm in self.algorithms.items():
             teams[team] |= {"origin": algorithm.origin()} if algorithm.origin() else {}
-        if self.hosted:  # so that its policies can be loaded where the environment is not installed
-            for team, spec in self.game.teams.items():
+        if self.env not in envs.GAMES:  # so that its policies can be loaded where the environment is not installed
+            for team, spec in self.sides.items():
                 teams[team]["spec"] = spec.to_json()
         return {"env": self.env, "options": self.options, "teams": teams, "settings": dataclasses.asdict(self.settings)}
 
     @classmethod
-    def from_json(cls, plain: Any) -> Config:
-        """What `to_json` wrote; of anything else it is said what is wrong with it."""
+    def from_json(cls, plain: Any, trust: Trust = NOTHING) -> Config:
+        """What `to_json` wrote, to be run; of anything else it is said what is wrong with it."""
+        trust.check(entry(plain, "env", str), entry(plain, "options", dict))
+        return cls._read(plain, trust)
+
+    @classmethod
+    def of_policy(cls, plain: Any, trust: Trust = NOTHING) -> Config:
+        """The same, to act by: no environment is opened, so who plays must be said there.
+
+        Only games that are compiled were once saved without that."""
+        env, teams = entry(plain, "env", str), entry(plain, "teams", dict)
+        outside = env not in envs.GAMES and env.partition(":")[0] not in COMPILED
+        if outside and not all(isinstance(one, dict) and "spec" in one for one in teams.values()):
+            raise ShoalError(f"'spec' is missing there, which says who plays {env!r}: no policy is read without it")
+        return cls._read(plain, trust)
+
+    @classmethod
+    def _read(cls, plain: Any, trust: Trust) -> Config:
         sides = entry(plain, "teams", dict)
         teams = {team: (entry(one, "algorithm", str), entry(one, "options", dict)) for team, one in sides.items()}
         origins = {team: one["origin"] for team, one in sides.items() if "origin" in one}
         told = {team: _spec(team, one["spec"]) for team, one in sides.items() if "spec" in one}
         options, settings = entry(plain, "options", dict), entry(plain, "settings", dict)
-        return cls.build(entry(plain, "env", str), teams, options, settings, origins, told)
+        return cls.build(entry(plain, "env", str), teams, options, settings, origins, told, trust)
 
     @classmethod
     def build(
@@ -225,12 +257,13 @@ class Config:
         settings: dict,
         origins: dict | None = None,
         told: dict[str, Spec] | None = None,
+        trust: Trust = EVERYTHING,
     ) -> Config:
         """From plain values, as a file or a caller gives them."""
         if env in envs.GAMES:
-            options = dataclasses.asdict(fill(envs.GAMES[env], options, env))  # type: ignore[call-overload]
+            options, told = dataclasses.asdict(fill(envs.GAMES[env], options, env)), None  # type: ignore[call-overload]
         chosen = {team: (name, fill(algorithms.find(name).Config, own, name)) for team, (name, own) in teams.items()}
-        return cls(env, options, chosen, fill(Settings, settings, "a run"), told or None, origins or {})
+        return cls(env, options, chosen, fill(Settings, settings, "a run"), told or None, origins or {}, trust)
 
 
 def opened(env: str, options: dict[str, Any], settings: Settings, told: dict[str, Spec] | None = None) -> Any:
@@ -261,14 +294,30 @@ def entry(plain: Any, name: str, kind: type) -> Any:
 
 def _spec(team: str, plain: Any) -> Spec:
     """A team as it was saved."""
-    try:
+    with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
         spec = Spec.from_json(plain)
-        sizes = (spec.obs, spec.state, spec.rivals, spec.action.size, *spec.obs_sizes, *spec.action_sizes, *spec.pixels)
-        if all(type(size) is int for size in sizes) and all(isinstance(agent, str) for agent in spec.agents):
+        if _sound(spec):
             return spec
-    except (AttributeError, KeyError, TypeError, ValueError):
-        pass
     raise ShoalError(f"the spec of team {team!r} is not as shoal saved it")
+
+
+def _sound(spec: Spec) -> bool:
+    """Whether a spec can be one: sizes that are counts, names that differ, a size for each agent or for none."""
+    each = (spec.obs_sizes, spec.action_sizes)
+    sizes = (spec.obs, spec.state, spec.rivals, spec.action.size, *spec.pixels, *(size for own in each for size in own))
+    bounds = [] if isinstance(spec.action, Discrete) else [spec.action.low, spec.action.high]
+    return (
+        all(type(size) is int and 0 <= size <= WHOLE for size in sizes)
+        and not np.isnan(np.array(bounds, float)).any()  # as many below as above, or there is no such array
+        and all(isinstance(agent, str) for agent in spec.agents)
+        and 0 < len(set(spec.agents)) == spec.n
+        and spec.action.size > 0
+        and all(len(own) in (0, spec.n) for own in each)
+        and max(spec.obs_sizes, default=spec.obs) == spec.obs
+        and max(spec.action_sizes, default=spec.action.size) == spec.action.size
+        and (not spec.pixels or (len(spec.pixels) == 3 and math.prod(spec.pixels) == spec.obs))
+        and type(spec.joined) is bool
+    )
 
 
 def bounded(config: Any) -> None:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from . import checkpoint, runs
 from .envs.guard import die_with
 from .runs import finished
+from .trust import NOTHING, Trust
 from .types import ShoalError
 
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
@@ -31,10 +32,11 @@ STOPS = {128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGINT, -signal.SIGT
 
 
 class Job(NamedTuple):
-    """A run: its folder, and the words after `shoal train` that make it, without --out and --name."""
+    """A run: its folder, the words after `shoal train` that make it, without --out and --name, and what is trusted."""
 
     path: Path
     args: Sequence[str]
+    trust: Trust = NOTHING
 
 
 class Outcome(NamedTuple):
@@ -134,7 +136,7 @@ class Crew:
             return
         taken = {process.place for process in self.running.values()}
         place = next(place for place in range(len(self.shares)) if place not in taken)
-        process = Process(_start(words, self.shares[place], console(job.path)), place)
+        process = Process(_start(words, self.shares[place], console(job.path), job.trust), place)
         self.running[job.path] = process
         if self.signals:  # it came while the process was being started
             process.popen.send_signal(self.signal)
@@ -195,10 +197,10 @@ def last_words(path: Path) -> str:
     return ""
 
 
-def _start(words: list[str], cores: list[int], output: Path) -> subprocess.Popen:
+def _start(words: list[str], cores: list[int], output: Path, trust: Trust) -> subprocess.Popen:
     """A process of our own that ends when we do, and hears of Ctrl-C from us alone."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    about = json.dumps({"parent": os.getpid(), "cores": cores})
+    about = json.dumps({"parent": os.getpid(), "cores": cores, "trust": sorted(trust.named)})
     with output.open("a") as said:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "shoal.group", about, *words],  # -P: no import from this folder
@@ -251,7 +253,7 @@ def main(about: dict[str, Any], words: list[str]) -> int:
     os.sched_setaffinity(0, about["cores"])
     from .cli import main as run
 
-    return run(words)
+    return run(words, Trust(named=frozenset(about["trust"])))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ class Notes:
 
     def __init__(self, run: Run, display: Display, hooks: Hooks):
         self.run, self.display, self.hooks = run, display, hooks
-        self.teams: dict[str, Spec] = run.config.game.teams
+        self.teams: dict[str, Spec] = run.config.sides
         self.told = dict.fromkeys(BROKE, 0)
         self.history = History([], [], {})
 

@@ -19,6 +19,7 @@ from .devices import setup
 from .envs.arena import Alone
 from .evaluate import Episodes, evaluator
 from .trainer import clock
+from .trust import trusted
 from .types import Discrete, ShoalError, Spec, View, nearest
 
 Masks = Mapping[str, Any]  # by agent
@@ -37,7 +38,7 @@ class Player:
         agents: Iterable[str] = (),
     ):
         self.config, self.learners, self.steps, self.seed = config, learners, steps, seed
-        self.algorithms, self.teams = played_by or config.algorithms, config.game.teams
+        self.algorithms, self.teams = played_by or config.algorithms, config.sides
         self.agents = tuple(agents) or tuple(agent for spec in self.teams.values() for agent in spec.agents)
         self.clock = clock(config, steps)
         self.key = jax.random.key(seed)
@@ -168,11 +169,11 @@ class Player:
             return play(self.learners, seed, self.clock)
 
 
-def load(run: str | Path, best: bool = False, seed: int = 0) -> Player:
+def load(run: str | Path, best: bool = False, seed: int = 0, trust: bool = False) -> Player:
     """The policies a run ended with, or its `best`; or those in a policy folder or a checkpoint. `seed` decides what
-    is drawn where actions are sampled."""
+    is drawn where actions are sampled; `trust` lets `evaluate` play an environment of somebody's own."""
     setup()
-    return Player(*policies.load(Path(run), best), seed)
+    return Player(*policies.load(Path(run), best, trusted(trust)), seed)
 
 
 def outcomes(played: Episodes) -> dict[str, dict[str, float]]:

@@ -16,6 +16,8 @@ import numpy as np
 
 from . import checkpoint, runs
 from .config import Config, entry
+from .nets.layers import outline
+from .trust import NOTHING, Trust
 from .types import ShoalError
 
 WEIGHTS, ABOUT = "weights.safetensors", "policy.json"  # inside a policy folder
@@ -70,46 +72,47 @@ def best_of(run: Path) -> Best | None:
         return None
 
 
-def load(path: Path, best: bool = False) -> Saved:
-    """Of a run its final policy or its best one; or whatever a policy folder or a checkpoint holds."""
+def load(path: Path, best: bool = False, trust: Trust = NOTHING) -> Saved:
+    """Of a run its final policy or its best one; or whatever a policy folder or a checkpoint holds.
+
+    No environment is opened for it; `trust` is for who plays it later."""
     if best and any((path / name).is_file() for name in (checkpoint.ABOUT, ABOUT)):
         raise ShoalError(f"{path} is a policy or a checkpoint, but only a run has a best policy: load the run's folder")
     if (path / checkpoint.ABOUT).is_file():
         about, leaves = checkpoint.opened(path)
         own = {name.partition("/")[2]: leaf for name, leaf in leaves.items() if name.startswith("learners/")}
-        return _rebuilt(path, about, own)
+        return _rebuilt(path, about, own, trust)
     if (path / ABOUT).is_file():
-        return _read(path)
+        return _read(path, trust)
     if not (path / runs.CONFIG).is_file():
         raise runs.no_run(path, "a run folder, a policy or a checkpoint")
     place = path / (runs.BEST if best else runs.POLICY)
     place = _before(place) if not place.exists() and _before(place).exists() else place
     if not place.exists():
         raise ShoalError(f"{path} has no {place.name} policy yet: resume it, or load one of its checkpoints")
-    return _read(place)
+    return _read(place, trust)
 
 
-def _read(place: Path) -> Saved:
+def _read(place: Path, trust: Trust) -> Saved:
     from safetensors import SafetensorError
     from safetensors.numpy import load as as_arrays
 
     about = runs.read_json(place / ABOUT, "a saved policy")
     try:
-        blob = (place / WEIGHTS).read_bytes()
+        blob = runs.read_bytes(place / WEIGHTS)
         leaves = runs.renamed(as_arrays(blob))
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ShoalError(f"the weights in {place} cannot be read: {error}") from None
     if not isinstance(about, dict) or about.get("sha256", "") != hashlib.sha256(blob).hexdigest():
         raise ShoalError(f"the weights in {place} are damaged: their checksum does not fit")
-    return _rebuilt(place, about, leaves)
+    return _rebuilt(place, about, leaves, trust)
 
 
-def _rebuilt(place: Path, about: dict[str, Any], leaves: dict[str, np.ndarray]) -> Saved:
+def _rebuilt(place: Path, about: dict[str, Any], leaves: dict[str, np.ndarray], trust: Trust) -> Saved:
     """Learners of these leaves, if they fit their config."""
-    rng = np.random.default_rng(0)
     with runs.naming(place):
-        config, steps = Config.from_json(about.get("config")), entry(about, "steps", int)
-        fresh = {team: algorithm.init(rng) for team, algorithm in config.algorithms.items()}
+        config, steps = Config.of_policy(about.get("config"), trust), entry(about, "steps", int)
+        fresh = {team: outline(algorithm.init) for team, algorithm in config.algorithms.items()}
     shapes = {name: leaf.shape for name, leaf in leaves.items()}
     if shapes != {name: np.shape(leaf) for name, leaf in runs.named(fresh).items()}:
         raise ShoalError(f"the weights in {place} do not fit their config: another version of shoal wrote them")

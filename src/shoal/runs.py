@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -21,12 +22,14 @@ import numpy as np
 from . import __version__, envs
 from .config import Config, entry
 from .devices import setup
+from .trust import NOTHING, Trust, needed
 from .types import ShoalError
 
 CONFIG, METRICS, EPISODES, SUMMARY = "config.json", "metrics.jsonl", "episodes.csv", "summary.json"
 GROUP = "group.json"  # of a folder that holds the runs of several seeds
 LOCK = ".lock"  # held by the process that trains
 FAULTS = "faults.jsonl"  # only if an environment on the host broke
+DEEPEST = 100  # tables inside each other in a file
 CURVE, POLICY, BEST, TENSORBOARD = "curve.png", "policy", "best", "tensorboard"
 
 
@@ -43,7 +46,8 @@ def plan(config: Config) -> Path:
         why = getattr(error, "strerror", "") or error
         raise ShoalError(f"the run folder cannot be made ({why}): choose another name or out") from None
     if path.exists() and s.name:
-        go_on = f", or go on with shoal resume {path}" if _interrupted(path) else ""
+        flag = needed(config.env, config.options)
+        go_on = f", or go on with shoal resume {path}{flag}" if _interrupted(path) else ""
         raise ShoalError(f"{path} exists already and is never overwritten: choose another name or out{go_on}")
     again = 2
     while path.exists():
@@ -95,7 +99,10 @@ def protocol(config: Config) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
-    """One process at a time; whoever dies lets go."""
+    """One process at a time; whoever dies lets go. A folder whose files lie elsewhere is not written to."""
+    for link in (inner for inner in path.rglob("*") if inner.is_symlink()):
+        if not link.resolve().is_relative_to(path.resolve()):
+            raise ShoalError(f"{link} is a link that leads out of {path}: put what it leads to in its place")
     with (path / LOCK).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -120,7 +127,7 @@ def no_run(path: Path, what: str) -> ShoalError:
     return ShoalError(f"{path} is not {what}: it has no {CONFIG}")
 
 
-def config_of(path: Path) -> Config:
+def config_of(path: Path, trust: Trust = NOTHING) -> Config:
     """The config of a run, with the number of devices it really uses."""
     if not (path / CONFIG).is_file():
         raise no_run(path, "a run folder")
@@ -128,17 +135,23 @@ def config_of(path: Path) -> Config:
     with naming(path / CONFIG):
         devices = entry(entry(plain, "protocol", dict), "devices", int)
         setup(devices)
-        config = Config.from_json(plain)
+        config = Config.from_json(plain, trust)
         return replace(config, settings=replace(config.settings, devices=devices))
+
+
+class Unusable(ShoalError):
+    """A file that says something wrong."""
 
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """What is wrong inside is wrong with that file."""
+    """What is wrong inside is wrong with that file, unless it is with a file that this one leads to."""
     try:
         yield
+    except Unusable:
+        raise
     except ShoalError as error:
-        raise ShoalError(f"{path} cannot be used: {error}") from None
+        raise Unusable(f"{path} cannot be used: {error}") from None
 
 
 def finished(path: Path) -> bool:
@@ -157,9 +170,29 @@ def write_json(path: Path, content: Any) -> None:
 def read_json(path: Path, what: str) -> Any:
     """Content of a file that a run folder must have."""
     try:
-        return json.loads(path.read_text())
+        content = json.loads(read_bytes(path).decode())
+        if _depth(content) <= DEEPEST:
+            return content
     except (OSError, ValueError, RecursionError):
-        raise ShoalError(f"{path.parent} is not {what}: it has no readable {path.name}") from None
+        pass
+    raise ShoalError(f"{path.parent} is not {what}: it has no readable {path.name}") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """A plain file's content: whoever made the folder may have put a pipe or a device there."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "not a plain file")
+    return path.read_bytes()
+
+
+def _depth(content: Any) -> int:
+    """How many tables and lists lie inside each other, as far as that matters."""
+    depth, level = 0, [content]
+    while level and depth <= DEEPEST:
+        inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        level = [one for values in inner for one in values]
+        depth += 1
+    return depth
 
 
 def named(tree: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import numpy as np
 from . import group, runs, together
 from .config import Config
 from .trainer import Result
+from .trust import NOTHING, Trust, needed
 from .types import ShoalError
 
 
@@ -37,22 +38,27 @@ def train(config: Config, quiet: bool = False) -> Result:
         runs.write_json(path / runs.GROUP, content)
     except OSError as error:
         raise ShoalError(f"the group folder {path} cannot be made ({error.strerror}): choose another out") from None
-    return _go(path, content, quiet)
+    return _go(path, content, quiet, config.trust)
 
 
-def resume(path: Path, quiet: bool = False) -> Result:
+def resume(path: Path, quiet: bool = False, trust: Trust = NOTHING) -> Result:
     """Whatever is left of the group."""
     content = runs.read_json(path / runs.GROUP, "a group of runs")
-    if not isinstance(content, dict) or not {"seeds", "config"} <= set(content):
+    if not isinstance(content, dict) or not {"seeds", "config"} <= set(content) or not _counts(content["seeds"]):
         raise ShoalError(f"{path} is not a group of runs: its {runs.GROUP} does not say which")
     if all(group.finished(path / name) for name in names(content)):
         raise ShoalError(f"{path} is finished: there is nothing to resume")
-    return _go(path, content, quiet)
+    return _go(path, content, quiet, trust)
 
 
 def is_group(path: Path) -> bool:
     """Whether a folder holds several seeds."""
     return (path / runs.GROUP).is_file()
+
+
+def _counts(seeds: Any) -> bool:
+    """Whether these can be seeds: they name folders."""
+    return isinstance(seeds, list) and all(type(seed) is int and 0 <= seed < 2**32 for seed in seeds)
 
 
 def names(content: dict[str, Any]) -> list[str]:
@@ -66,35 +72,37 @@ def _workers(config: Config) -> int:
     return 1 if config.hosted and s.workers == -1 and cores < 2 * s.seeds else s.workers
 
 
-def _work(path: Path, content: dict[str, Any], quiet: bool) -> dict[Path, group.Outcome]:
+def _work(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> dict[Path, group.Outcome]:
     """In processes on the cores of a CPU, in one program on an accelerator."""
-    config = Config.from_json(content["config"])
+    with runs.naming(path / runs.GROUP):
+        config = Config.from_json(content["config"], trust)
     each = list(zip(names(content), content["seeds"], strict=True))
     if jax.default_backend() != "cpu" and not config.hosted:
         alike = [replace(config.settings, seed=seed, seeds=1, out=str(path), name=name) for name, seed in each]
         return together.work([replace(config, settings=settings) for settings in alike], quiet)
     common = str(path / runs.GROUP)
-    jobs = [group.Job(path / name, [common, "--seed", str(seed), "--seeds", "1"]) for name, seed in each]
+    own = trust.only(config.env)
+    jobs = [group.Job(path / name, [common, "--seed", str(seed), "--seeds", "1"], own) for name, seed in each]
     return group.work(jobs, max(len(os.sched_getaffinity(0)) // config.settings.devices, 1), quiet)
 
 
-def _go(path: Path, content: dict[str, Any], quiet: bool) -> Result:
+def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Result:
     if not quiet:
         print(f"{len(content['seeds'])} seeds into {path}", flush=True)
     with runs.held(path):
-        outcomes = _work(path, content, quiet)
+        outcomes = _work(path, content, quiet, trust)
         summaries = {run.name: _summary(run) for run in outcomes if group.finished(run)}
         content |= _statistics(summaries)
         runs.write_json(path / runs.GROUP, content)
     if not quiet:
         _tell(path, content)
     if not quiet and any(outcome.state == group.STOPPED for outcome in outcomes.values()):
-        print(f"stopped: shoal resume {path} goes on", flush=True)
+        print(f"stopped: shoal resume {path}{_flag(content)} goes on", flush=True)
     failed = [run.name for run, outcome in outcomes.items() if outcome.state == group.FAILED]
     stopped = max((outcome.code - 128 for outcome in outcomes.values() if outcome.state == group.STOPPED), default=0)
     if failed and not stopped:
         why = "; ".join(f"{name} failed: {outcomes[path / name].told}" for name in failed)
-        raise Unfinished(f"{why} (shoal resume {path} tries again what is not finished)")
+        raise Unfinished(f"{why} (shoal resume {path}{_flag(content)} tries again what is not finished)")
     return Result(
         path,
         scores=_means(summaries, "scores"),
@@ -104,6 +112,10 @@ def _go(path: Path, content: dict[str, Any], quiet: bool) -> Result:
         seconds=sum(one["seconds"] for one in summaries.values()),
         stopped=stopped,
     )
+
+
+def _flag(content: dict[str, Any]) -> str:
+    return needed(content["config"]["env"], content["config"]["options"])
 
 
 def _summary(run: Path) -> dict[str, Any]:

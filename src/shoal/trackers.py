@@ -37,7 +37,7 @@ class Tracker(Callback):
 
     def on_evaluation(self, run: Run, played: Any) -> None:
         self._opened(run)
-        self.log(run.steps, evaluated(played, run.config.game.teams) | {"seconds": run.seconds})
+        self.log(run.steps, evaluated(played, run.config.sides) | {"seconds": run.seconds})
 
     def on_end(self, run: Run, result: Any) -> None:
         self._opened(run)

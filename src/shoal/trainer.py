@@ -29,6 +29,7 @@ from .log import Log, read
 from .loop import Loop
 from .notes import Notes
 from .policies import Best
+from .trust import NOTHING, Trust, needed
 from .types import Clock, ShoalError, TrainState
 
 
@@ -76,9 +77,9 @@ def train(config: Config, quiet: bool = False, callbacks: Sequence[Callback] = (
     return Trainer(config, Display(quiet), callbacks).run()
 
 
-def resume(path: Path, quiet: bool = False, callbacks: Sequence[Callback] = ()) -> Result:
+def resume(path: Path, quiet: bool = False, callbacks: Sequence[Callback] = (), trust: Trust = NOTHING) -> Result:
     """Go on with a run that was interrupted."""
-    config = runs.config_of(path)
+    config = runs.config_of(path, trust)
     if runs.finished(path):
         raise ShoalError(f"{path} is finished: there is nothing to resume")
     return Trainer(config, Display(quiet), callbacks).resume(path)
@@ -134,7 +135,7 @@ class Trainer:
                 runs.reopen(path)
                 self._attend(path, log)
                 self.notes.run.steps, self.notes.run.seconds = steps, about["seconds"]
-                self.notes.history = read(path, self.config.game.teams)
+                self.notes.history = read(path, self.config.sides)
                 if about["best"]:
                     best = checkpoint.best(checkpoint.place(path, steps), self._learners())
                     self.best.restore(Best(**about["best"]), best)
@@ -202,7 +203,7 @@ class Trainer:
         self.display.say(f"shoal {__version__}: {c.label} on {c.env}, seed {s.seed}, {device}, into {path}")
         sizes = self.loop.sizes()
         for team, facts in runs.protocol(c)["teams"].items():
-            agents = self.config.game.teams[team].n
+            agents = self.config.sides[team].n
             keeps = f", memory {sizing.readable(sizes[team])}" if sizes[team] > 1e6 else ""
             self.display.say(
                 f"team {team}: {agents} agent{'s' * (agents > 1)} play {c.algorithms[team].name}, reward"
@@ -302,12 +303,12 @@ class Trainer:
 
     def _finish(self, learners: dict) -> Result:
         """The last evaluation, the random level, the curve, the summary."""
-        s, game, run = self.config.settings, self.config.game, self.notes.run
+        s, run = self.config.settings, self.notes.run
         if self.stop.signal:
             self.display.say(f"stopping early at {self.steps:,} steps, as asked")
         if self.notes.history.points[-1].step < self.steps:  # it was not stopped at an evaluation
             self._note_evaluation(self._evaluate(learners, self.steps), learners)
-        guessers = {team: algorithms.chance(spec) for team, spec in game.teams.items()}
+        guessers = {team: algorithms.chance(spec) for team, spec in self.config.sides.items()}
         nothing = {team: () for team in guessers}
         with contextlib.closing(self._evaluator(guessers, False)) as chance:
             random = chance(nothing, s.seed, clock(self.config, 0))
@@ -339,8 +340,13 @@ class Trainer:
             best = result.best
             say(f"best: team {best.team} {best.score:.2f} after {best.steps:,} steps: {result.path / runs.BEST}")
         say(f"policy: {result.path / runs.POLICY}   curve: {result.path / runs.CURVE}")
+        flag = needed(self.config.env, self.config.options)
         if result.stopped:
-            say(f"stopped before its {self.config.settings.steps:,} steps: shoal resume {result.path} goes on")
+            say(f"stopped before its {self.config.settings.steps:,} steps: shoal resume {result.path}{flag} goes on")
+        elif flag:
+            say(
+                f"to play it again: shoal evaluate {result.path}{flag}, as it runs an environment that is not of Shoal's"
+            )
 
 
 def clock(config: Config, steps: int) -> Clock:

@@ -12,6 +12,7 @@ whose `valid` is 0.
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -80,8 +81,8 @@ class Spec:
         return len(self.agents)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return asdict(self) | {"action": {type(self.action).__name__: asdict(self.action)}}
+        """As JSON gives it back."""
+        return json.loads(json.dumps(asdict(self) | {"action": {type(self.action).__name__: asdict(self.action)}}))
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Spec:

@@ -22,7 +22,7 @@ USE = "shoal watch <run> [options], or shoal watch random <env>"
 TITLE = (
     "Play whole episodes and write a video of them: shoal watch runs/my-run --episodes 2 --out chase.gif, or, before"
     " any training, shoal watch random mpe/simple_tag. As in shoal evaluate, --team <team>=random or"
-    " --team <team>=frozen:runs/other takes a team's place"
+    " --team <team>=frozen:runs/other takes a team's place, and --trust plays an environment of somebody's own"
 )
 
 
@@ -62,8 +62,8 @@ def watch(player: Player, path: str | Path, how: Watching) -> list[film.Take]:
     return takes
 
 
-def command(args: list[str]) -> int:
-    """`shoal watch …`"""
+def command(args: list[str], trust: bool = False) -> int:
+    """`shoal watch …`; `trust` as in `load`."""
     words = []
     while args and not args[0].startswith("-") and len(words) < 2:
         words.append(args[0])
@@ -78,7 +78,7 @@ def command(args: list[str]) -> int:
         player, place = _untrained(words[0], words[1], options), Path(re.sub(r"\W+", "-", words[1]))
     else:
         run = Path(words[0])
-        player, place = load(run, best=how.best), _place(run, how)
+        player, place = load(run, best=how.best, trust=trust), _place(run, how)
     player = player.against(others)
     path = Path(how.out) if how.out else place.with_name(_named(place.name, how, others) + video.best_format())
     takes = watch(player, path, how)

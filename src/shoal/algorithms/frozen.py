@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jax
-import numpy as np
 from jax import Array
 
-from ..nets.layers import Rng
+from ..nets.layers import Blank, Rng, outline
 from ..types import Clock, Decision, Share, ShoalError, Spec, View, nearest
 from .base import Algorithm
 from .scripted import Fixed
@@ -52,7 +50,7 @@ class Frozen(Fixed):
             raise ShoalError(f"frozen needs the folder of a finished run: write frozen:runs/my-run for team {team!r}")
         config, learners, steps = _loaded(run, origin)
         if origin:
-            config, steps = Config.from_json(entry(origin, "config", dict)), entry(origin, "steps", int)
+            config, steps = Config.of_policy(entry(origin, "config", dict)), entry(origin, "steps", int)
         taken = _pick(config, self.config.team, team, run)
         self.player = config.algorithms[taken]
         self.clock = clock(config, steps)
@@ -75,8 +73,9 @@ class Frozen(Fixed):
         """The weights; only their shapes where the run has gone, for those saved elsewhere to be read into."""
         if self.weights is not None:
             return self.weights
-        fresh = self.player.acting(self.player.init(rng))
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), fresh)
+        if isinstance(rng, Blank):
+            return self.player.acting(self.player.init(rng))
+        return self.player.acting(outline(self.player.init))
 
     def carry(self, learner: Any, games: int) -> Any:
         return self.player.carry(learner, games)
@@ -106,6 +105,8 @@ def _loaded(run: str, origin: Any) -> tuple[Any, Any, int]:
         if origin:
             return None, None, 0
         raise
+    except RecursionError:
+        raise ShoalError(f"{run} is frozen as an opponent of itself: freeze another") from None
     same = not origin or json.dumps(origin) == json.dumps({"steps": steps, "config": config.to_json()})
     return config, learners if same else None, steps
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from .. import group, runs
 from ..flags import flags, parse
+from ..trust import EVERYTHING, NOTHING, Trust, needed
 from ..types import ShoalError
 from . import plan as planning
 from .plan import Plan
@@ -18,7 +19,8 @@ TITLE = (
     "Train every algorithm on every environment with every seed, and write a report: shoal campaign mappo,qmix"
     " mpe/simple_spread,mpe/simple_speaker_listener --seeds 5 --steps 2e6 --out campaigns/first. All other options are"
     " those of shoal train, and go to every run. The same command, or shoal campaign <folder>, goes on with a campaign"
-    " that was interrupted; shoal campaign <file>.toml reads one from a file"
+    " that was interrupted; shoal campaign <file>.toml reads one from a file. Environments of somebody's own, which a"
+    " folder or a file names, are only run with --trust"
 )
 
 
@@ -38,10 +40,10 @@ class Campaign:
             raise ShoalError(f"at_once must not be negative, not {self.at_once}")
 
 
-def campaign(args: list[str]) -> int:
-    """Run what is not finished yet, then report."""
+def campaign(args: list[str], trust: Trust = NOTHING) -> int:
+    """Run what is not finished yet, then report; `trust` is for what files name."""
     how, names, options = _own(args)
-    folder, plan = _planned(how, names, options)
+    folder, plan = _planned(how, names, options, trust)
     plan = planning.checked(plan)
     planning.save(plan, folder)
     jobs = plan.jobs(folder)
@@ -50,7 +52,8 @@ def campaign(args: list[str]) -> int:
     with runs.held(folder):
         outcomes = group.work(jobs, how.at_once or _side_by_side(plan))
     if any(outcome.state == group.STOPPED for outcome in outcomes.values()):
-        print(f"stopped: `shoal campaign {folder}` goes on", flush=True)
+        flag = max(needed(pair.config["env"], pair.config["options"]) for pair in plan.pairs)
+        print(f"stopped: `shoal campaign {folder}{flag}` goes on", flush=True)
         return 130
     return publish(of_campaign(folder, plan), folder)
 
@@ -107,7 +110,7 @@ def _own(args: list[str]) -> tuple[Campaign, list[str], list[str]]:
     return parse(Campaign, Campaign(), own, CAMPAIGN, TITLE), names, rest
 
 
-def _planned(how: Campaign, names: list[str], options: list[str]) -> tuple[Path, Plan]:
+def _planned(how: Campaign, names: list[str], options: list[str], trust: Trust = NOTHING) -> tuple[Path, Plan]:
     """Where the campaign is, and its runs: those asked for and those it has already."""
     if len(names) > 2:
         raise ShoalError(
@@ -118,30 +121,32 @@ def _planned(how: Campaign, names: list[str], options: list[str]) -> tuple[Path,
     if len(names) == 1 and (Path(names[0]) / planning.FILE).exists():
         if options or how != replace(Campaign(), at_once=how.at_once):
             raise ShoalError(f"{names[0]} says all itself: shoal campaign {names[0]}, and nothing else but --at-once")
-        return Path(names[0]), planning.load(Path(names[0]))
+        return Path(names[0]), planning.load(Path(names[0]), trust)
     if len(names) == 1 and not names[0].endswith(".toml"):
         raise ShoalError(f"{names[0]} is neither a campaign's folder nor a .toml file: say {CAMPAIGN}")
-    folder, plan = _from_file(how, Path(names[0]), options) if len(names) == 1 else _from_words(how, names, options)
+    if len(names) == 1:
+        folder, plan = _from_file(how, Path(names[0]), options, trust)
+    else:
+        folder, plan = _from_words(how, names, options, trust)
     if (folder / planning.FILE).exists():
-        return folder, plan.merged(planning.load(folder), folder)
+        return folder, plan.merged(planning.load(folder, trust, {pair.key for pair in plan.pairs}), folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ShoalError(f"{folder} exists already and is no campaign: choose another --out")
     return folder, plan
 
 
-def _from_words(how: Campaign, names: list[str], options: list[str]) -> tuple[Path, Plan]:
+def _from_words(how: Campaign, names: list[str], options: list[str], trust: Trust) -> tuple[Path, Plan]:
     if not how.out:
         raise ShoalError("say where the campaign goes: --out campaigns/first")
     algorithms, envs = map(planning.listed, names)
-    return Path(how.out), planning.made(algorithms, envs, planning.numbers(how.seeds), options)
+    return Path(how.out), planning.made(algorithms, envs, planning.numbers(how.seeds), options, EVERYTHING, trust)
 
 
-def _from_file(how: Campaign, path: Path, options: list[str]) -> tuple[Path, Plan]:
+def _from_file(how: Campaign, path: Path, options: list[str], trust: Trust) -> tuple[Path, Plan]:
     """Options that are given beside the file come after its own, and so win."""
     content = planning.read_toml(path)
     out = how.out or content.get("out") or str(path.with_suffix(""))
     seeds = content.get("seeds", how.seeds) if how.seeds == Campaign.seeds else how.seeds
-    plan = planning.made(
-        content["algorithms"], content["envs"], planning.numbers(seeds), [*content["options"], *options]
-    )
+    words = [*content["options"], *options]
+    plan = planning.made(content["algorithms"], content["envs"], planning.numbers(seeds), words, trust, trust)
     return Path(out), replace(plan, scales=content.get("scales", {}))

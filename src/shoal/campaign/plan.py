@@ -6,7 +6,7 @@ import dataclasses
 import re
 import shlex
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from .. import runs
 from ..assemble import assemble
 from ..config import MOST_SEEDS
 from ..group import Job
+from ..trust import EVERYTHING, NOTHING, Trust
 from ..types import ShoalError, nearest
 
 FILE = "campaign.json"
@@ -22,6 +23,7 @@ RUNS = "runs"  # the folder of the runs
 GRID = ("steps", "evaluations", "eval_episodes", "greedy")  # what runs must have in common to be compared
 OWN = {"--seed": "--seeds says which there are", "--name": "--out names its folder", "--out": "it has one for all runs"}
 ALONE = ["--devices", "1"]  # unless told otherwise: so no result depends on how many runs share the machine
+SAVED = ("algorithm", "env", "args", "config", "seeds")  # of a pair
 TABLES = ("algorithms", "envs", "seeds", "out", "options", "scales")  # of a TOML file
 
 
@@ -34,6 +36,11 @@ class Pair:
     args: list[str]
     config: dict[str, Any]  # but for the seed and the place
     seeds: list[int]
+    trust: Trust = field(default=NOTHING, compare=False)  # what its runs may play; never what a file says
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.algorithm, self.env
 
     @property
     def grid(self) -> dict[str, Any]:
@@ -55,43 +62,54 @@ class Plan:
         """Seed by seed, so that a campaign that is stopped has something of everything."""
         everyone = sorted({seed for pair in self.pairs for seed in pair.seeds})
         return [
-            Job(pair.path(folder, seed), [*pair.args, "--seed", str(seed)])
+            Job(pair.path(folder, seed), [*pair.args, "--seed", str(seed)], pair.trust)
             for seed in everyone
             for pair in self.pairs
             if seed in pair.seeds
         ]
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        pairs = [{name: value for name, value in vars(pair).items() if name != "trust"} for pair in self.pairs]
+        return {"pairs": pairs, "scales": self.scales}
 
     def merged(self, before: Plan, folder: Path) -> Plan:
         """This and what the folder has already; refused if they say different things of the same pair."""
-        pairs = {(pair.algorithm, pair.env): pair for pair in before.pairs}
+        pairs = {pair.key: pair for pair in before.pairs}
         for pair in self.pairs:
-            old = pairs.get((pair.algorithm, pair.env))
+            old = pairs.get(pair.key)
             if old is not None and old.config != pair.config:
                 raise ShoalError(
                     f"{folder} has {pair.algorithm} on {pair.env} with {contrast(old.config, pair.config)}:"
                     " choose another --out, or take the options it was begun with"
                 )
             seeds = sorted({*(old.seeds if old else []), *pair.seeds})
-            pairs[pair.algorithm, pair.env] = dataclasses.replace(pair, seeds=seeds)
+            pairs[pair.key] = dataclasses.replace(pair, seeds=seeds)
         return Plan(list(pairs.values()), before.scales | self.scales)
 
 
-def made(algorithms: dict[str, list[str]], envs: dict[str, list[str]], seeds: list[int], options: list[str]) -> Plan:
-    """Every algorithm on every environment, by label; each pair is assembled as `shoal train` would."""
+def made(
+    algorithms: dict[str, list[str]],
+    envs: dict[str, list[str]],
+    seeds: list[int],
+    options: list[str],
+    words: Trust = EVERYTHING,
+    files: Trust = NOTHING,
+) -> Plan:
+    """Every algorithm on every environment, by label; each pair is assembled as `shoal train` would.
+
+    `words` and `files` as in `assemble`."""
     pairs = []
     for env, env_words in envs.items():
-        for algorithm, words in algorithms.items():
-            args = [*ALONE, *words, *env_words, *options]
+        for algorithm, own_words in algorithms.items():
+            args = [*ALONE, *own_words, *env_words, *options]
             _refuse_own(args)
             try:
-                config, _ = assemble([*args, "--seed", str(seeds[0])])
+                config, _ = assemble([*args, "--seed", str(seeds[0])], words, files)
             except ShoalError as error:
-                means = "" if shlex.join(words) == algorithm else f" ({shlex.join(words)})"
+                means = "" if shlex.join(own_words) == algorithm else f" ({shlex.join(own_words)})"
                 raise ShoalError(f"{algorithm}{means} on {env}: {error}") from None
-            pairs.append(Pair(algorithm, env, args, plain(config.to_json()), seeds))
+            own = words.only(config.env)
+            pairs.append(Pair(algorithm, env, args, plain(config.to_json()), seeds, own))
     return Plan(pairs)
 
 
@@ -142,13 +160,41 @@ def contrast(one: Any, other: Any, name: str = "") -> str:
     return f"{name} {_told(one)}, not {_told(other)}"
 
 
-def load(folder: Path) -> Plan:
-    """The plan that a campaign's folder keeps."""
+def load(folder: Path, trust: Trust = NOTHING, again: Collection[tuple[str, str]] = ()) -> Plan:
+    """The plan that a campaign's folder keeps, if its runs are trusted; those of `again` the user has named anew."""
+    plan = read(folder)
+    pairs = []
+    for pair in plan.pairs:
+        if pair.key not in again:
+            _refuse_own(pair.args)
+            with runs.naming(folder / FILE):
+                config, _ = assemble(pair.args, trust, trust)
+            pair = dataclasses.replace(pair, trust=trust.only(config.env))
+        pairs.append(pair)
+    return dataclasses.replace(plan, pairs=pairs)
+
+
+def read(folder: Path) -> Plan:
+    """The same to look at, not to run."""
     content = runs.read_json(folder / FILE, "a campaign's folder")
     try:
-        return Plan([Pair(**pair) for pair in content["pairs"]], content["scales"])
+        plan = Plan([Pair(**{name: pair[name] for name in SAVED}) for pair in content["pairs"]], content["scales"])
+        if all(_sound(pair) for pair in plan.pairs):
+            return plan
     except (TypeError, KeyError):
-        raise ShoalError(f"{folder / FILE} was not written by this version of shoal: choose another --out") from None
+        pass
+    raise ShoalError(f"{folder / FILE} was not written by this version of shoal: choose another --out") from None
+
+
+def _sound(pair: Pair) -> bool:
+    """Whether it has the kinds of values that were saved; seeds name folders."""
+    names = [pair.algorithm, pair.env, *pair.args]
+    return (
+        all(isinstance(name, str) for name in names)
+        and all(type(seed) is int and 0 <= seed < 2**32 for seed in pair.seeds)
+        and isinstance(pair.config["teams"], dict)
+        and all(name in pair.config["settings"] for name in (*GRID, "devices"))
+    )
 
 
 def save(plan: Plan, folder: Path) -> None:

@@ -147,7 +147,7 @@ def of_campaign(folder: Path, plan: Plan) -> Study:
 def of_folder(folder: Path) -> Study:
     """Every run folder in a folder, labelled by what tells them apart."""
     if (folder / planning.FILE).exists():
-        return of_campaign(folder, planning.load(folder))
+        return of_campaign(folder, planning.read(folder))
     if (folder / runs.CONFIG).exists():
         raise ShoalError(f"{folder} is one run: say the folder that its runs are in")
     paths = list(_run_folders(folder, DEEP))

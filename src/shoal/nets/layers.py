@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,6 +15,18 @@ from ..types import ShoalError, Spec
 
 Rng = np.random.Generator
 MOST = 2**28  # weights of one layer: 1 GB, and three times as much for its gradient and Adam
+
+
+class Blank(Rng):
+    """Nets made with it are not drawn, but all zeros."""
+
+    def __init__(self) -> None:
+        super().__init__(np.random.PCG64(0))
+
+
+def outline(init: Callable[[Rng], Any]) -> Any:
+    """The shapes of what `init` makes; none of it is made."""
+    return jax.eval_shape(lambda: init(Blank()))
 
 
 def owners(sharing: str, spec: Spec) -> tuple[int, ...]:
@@ -51,7 +64,10 @@ class Dense(eqx.Module):
                 f"a layer of {ins} inputs and {outs} outputs{own} is too large:"
                 " lower the sizes of the nets, such as hidden, or of the game"
             )
-        self.weight = jnp.asarray(np.stack([gain * _orthogonal(rng, ins, outs) for _ in range(groups)]))
+        if isinstance(rng, Blank):
+            self.weight = jnp.zeros((groups, ins, outs))
+        else:
+            self.weight = jnp.asarray(np.stack([gain * _orthogonal(rng, ins, outs) for _ in range(groups)]))
         self.bias = jnp.zeros((groups, outs))
         self.owner = owner
 
