@@ -18,7 +18,7 @@ from shoal.algorithms.policy import Policy
 from shoal.algorithms.replayed import Batch, Learner
 from shoal.collect import Play, collect
 from shoal.envs import Env, make
-from shoal.loop import Loop
+from shoal.loop import Loop, Metrics
 from shoal.memory import Drawn, Replay, Rollout
 from shoal.parallel import AXIS, shares
 from shoal.types import Clock, Share, TrainState, Window
@@ -56,10 +56,10 @@ def assert_close(ours: Any, theirs: Any, tolerance: float) -> None:
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance), ours, theirs)
 
 
-def run(loop: Loop, iterations: int, seed: int = 0) -> tuple[TrainState, dict]:
+def run(loop: Loop, iterations: int, seed: int = 0) -> tuple[TrainState, Metrics]:
     """`Loop.init` and `Loop.program` as one program, which compiles faster than the two."""
 
-    def whole(key: Array) -> tuple[TrainState, dict]:
+    def whole(key: Array) -> tuple[TrainState, Metrics]:
         rng = np.random.default_rng(seed)
         learners = {team: algorithm.init(rng) for team, algorithm in loop.algorithms.items()}
         return loop.program(iterations)(loop._open_all(learners, key))
@@ -91,7 +91,7 @@ class Probe(NamedTuple):
 
     algorithm: Any
     state: TrainState
-    metrics: dict
+    metrics: Metrics
     seen: Seen
 
 
@@ -113,7 +113,7 @@ def probe(name: str, torso: str = "mlp", sharing: str = "shared") -> Probe:
     algorithm.learn = partial(_spy, algorithm)
     state, metrics = run(Loop(env, {TEAM: algorithm}, games=8, window=10, steps=1000), 3)
     del algorithm.learn
-    seen = jax.tree.map(lambda x: x[-1], metrics[TEAM]["seen"])
+    seen = jax.tree.map(lambda x: x[-1], metrics.learning[TEAM]["seen"])
     return Probe(algorithm, state, metrics, seen)
 
 
@@ -237,4 +237,4 @@ def traced(name: str, torso: str, sharing: str, env: Env) -> dict:
     state = jax.eval_shape(loop._open_all, learners, jax.random.key(0))
     after, metrics = jax.eval_shape(loop.program(1), state)
     assert jax.tree.map(lambda x: (x.shape, x.dtype), after) == jax.tree.map(lambda x: (x.shape, x.dtype), state)
-    return metrics[TEAM]
+    return metrics.learning[TEAM]

@@ -228,7 +228,7 @@ def learnt(env: Env, names: dict[str, str]) -> set[str]:
     loop, rng = Loop(env, players, games=4, window=10, steps=1000), np.random.default_rng(0)
     state = jax.eval_shape(loop._open_all, {team: p.init(rng) for team, p in players.items()}, jax.random.key(0))
     metrics = jax.eval_shape(on_devices(lambda state: loop.iteration(bare(state), None)[1]), state)
-    return {f"<team>/{name}" for team in players for name in metrics[team]}
+    return {f"<team>/{name}" for team in players for name in metrics.learning[team]}
 
 
 def test_every_metric_is_documented_and_every_documented_one_is_there(whole: tuple[Result, Witness]):

@@ -165,8 +165,8 @@ def test_trap_28_a_thousand_faults_leave_exact_counts_and_nothing_behind(here: N
     for kind in ("fell over", "not finite", "shape", "be reset", "no legal", "not answer", "SIGKILL"):
         assert any(kind in fault.report for fault in loop.faults), kind
     assert len(loop.dropped) == dropped
-    assert int(metrics["returns"]["episodes"].sum()) == ended
-    assert float(metrics["returns"][TEAM].sum()) == ended * LENGTH  # a broken episode earns nothing
+    assert int(metrics.episodes.sum()) == ended
+    assert float(metrics.returns[TEAM].sum()) == ended * LENGTH  # a broken episode earns nothing
     assert int(state.steps) == kept
     assert (len(children(os.getpid())), descriptors()) == before
 

@@ -49,8 +49,7 @@ def trained(name: str, env: Env, iterations: int, games: int = 16, window: int =
     if name in REPLAYED:
         score = Evaluator(env, {TEAM: algorithm}, 64, greedy=True)(state.learners, 0, clock(1e6)).score()[TEAM]
         return algorithm, state.learners[TEAM], score
-    returns = metrics["returns"]
-    return algorithm, state.learners[TEAM], float(returns[TEAM][-LAST:].sum() / returns["episodes"][-LAST:].sum())
+    return algorithm, state.learners[TEAM], float(metrics.returns[TEAM][-LAST:].sum() / metrics.episodes[-LAST:].sum())
 
 
 def values(learner: Any, seen: np.ndarray, rows: int) -> np.ndarray:

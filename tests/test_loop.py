@@ -84,18 +84,17 @@ def test_trap_04_26_valid_steps_are_counted_exactly(length, window):
     loop = Loop(env, {TEAM: build("random", env)}, games=4, window=window, steps=1000)
     state, metrics = run(loop, 3)
     per_game = [sum(t % (length + 1) != length for t in range(window * (i + 1))) for i in range(3)]
-    assert metrics["steps"].tolist() == [4 * steps for steps in per_game]
+    assert metrics.steps.tolist() == [4 * steps for steps in per_game]
     assert state.steps == 4 * per_game[-1]
-    assert metrics["returns"]["episodes"].sum() == 4 * (3 * window // (length + 1))
+    assert metrics.episodes.sum() == 4 * (3 * window // (length + 1))
 
 
 def test_returns_are_those_of_whole_episodes_though_windows_are_shorter():
     """Reward 1 a step: every episode of 7 steps returns 7, in windows of 4."""
     env = make("test/endless", n=2, length=7)
     _, metrics = run(Loop(env, {TEAM: build("random", env)}, games=3, window=4, steps=1000), 6)
-    returns = metrics["returns"]
-    assert returns["episodes"].tolist() == [0, 3, 0, 3, 0, 3]
-    np.testing.assert_allclose(returns[TEAM], 7 * returns["episodes"])
+    assert metrics.episodes.tolist() == [0, 3, 0, 3, 0, 3]
+    np.testing.assert_allclose(metrics.returns[TEAM], 7 * metrics.episodes)
 
 
 # -- several devices --------------------------------------------------------------------------------------------------
@@ -148,7 +147,7 @@ def test_the_loop_runs_on_two_devices_and_learners_stay_the_same_on_both():
     for leaf in jax.tree.leaves((state.learners, state.steps)):
         one, other = (np.asarray(shard.data) for shard in leaf.addressable_shards)
         assert one.tobytes() == other.tobytes() and one.shape == leaf.shape
-    assert metrics["steps"].tolist() == [4 * 7, 4 * 14]
+    assert metrics.steps.tolist() == [4 * 7, 4 * 14]
     obs, keys = np.asarray(state.views[TEAM].obs), np.asarray(state.key)
     assert obs.shape[:2] == (2, 2) and bits(obs[0]) != bits(obs[1]) and bits(keys[0]) != bits(keys[1])
 
@@ -170,19 +169,20 @@ def test_teams_with_different_algorithms_each_have_their_own_learner():
     assert state.learners["even"].target is not None and state.learners["odd"].target is None
     for team in ("even", "odd"):
         assert bits(state.learners[team].params) != bits(fresh[team].params)
-    assert "clip_fraction" in metrics["odd"] and "clip_fraction" not in metrics["even"]
-    np.testing.assert_allclose(metrics["returns"]["even"], -metrics["returns"]["odd"], atol=1e-5)
+    assert "clip_fraction" in metrics.learning["odd"] and "clip_fraction" not in metrics.learning["even"]
+    np.testing.assert_allclose(metrics.returns["even"], -metrics.returns["odd"], atol=1e-5)
 
 
 def test_on_policy_and_off_policy_teams_play_each_other():
     _, state, metrics = against("matrix/matching_pennies", even="dqn", odd="mappo")
-    assert state.learners["even"].updates == 0 and not metrics["even"]["updates"].any()  # too early: 10,000 steps
+    assert state.learners["even"].updates == 0  # too early: 10,000 steps
+    assert not metrics.learning["even"]["updates"].any()
     assert state.memories["even"].size == 16 and state.learners["odd"].scale.windows > 1
 
 
 def test_a_scripted_team_learns_nothing_while_the_other_does():
     _, state, metrics = against("mpe/simple_tag", adversary="a2c", agent="random")
-    assert state.learners["agent"] == () and metrics["agent"] == {}
+    assert state.learners["agent"] == () and metrics.learning["agent"] == {}
     assert state.learners["adversary"].scale.windows > 1
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
 

@@ -89,7 +89,7 @@ def duel() -> SimpleNamespace:
         state, metrics = program(state)
         copies = [leaf.addressable_shards for leaf in jax.tree.leaves(state.learners["right"])]
         alike = all(len(c) == 2 and bits(c[0].data) == bits(c[1].data) for c in copies)
-        seen = jax.device_get((state.learners, metrics["right"]))
+        seen = jax.device_get((state.learners, metrics.learning["right"]))
         history.append(SimpleNamespace(learners=seen[0], metrics=jax.tree.map(lambda x: x[0], seen[1]), alike=alike))
     return SimpleNamespace(made=made, before=before, history=history)
 

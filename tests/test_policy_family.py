@@ -122,8 +122,8 @@ def test_trap_14_annealing_is_linear_in_the_run_and_never_below_zero():
 def test_trap_14_progress_counts_valid_environment_steps():
     """Not agents' steps, updates or iterations: the run of `probe` is 1000 steps long."""
     metrics = probe("ppo").metrics
-    clocks = metrics[TEAM]["seen"].clock
-    assert clocks.steps.tolist() == [0, *metrics["steps"][:-1]]
+    clocks = metrics.learning[TEAM]["seen"].clock
+    assert clocks.steps.tolist() == [0, *metrics.steps[:-1]]
     np.testing.assert_allclose(clocks.progress, clocks.steps / 1000, rtol=1e-6)
 
 

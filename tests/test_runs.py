@@ -21,6 +21,7 @@ from shoal.config import Config, Settings, fill
 from shoal.display import Display
 from shoal.evaluate import Episodes
 from shoal.log import Log
+from shoal.loop import Metrics
 from shoal.notes import Diverged, opposed
 from shoal.player import Player
 from shoal.types import ShoalError
@@ -290,12 +291,13 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path):
     under_way = trainer.Trainer(config, Display(quiet=True))
     path = runs.plan(config)
     runs.create(path, config)
-    metrics = {
-        "agent": {"actor_loss": np.array([0.0, 1.0]), "critic_loss": np.array([1.0, np.nan])},
-        "steps": np.array([20, 40]),
-        "returns": {"agent": np.zeros(2), "episodes": np.zeros(2)},
-        "each": {"agent": np.zeros((2, 2))},
-    }
+    metrics = Metrics(
+        steps=np.array([20, 40]),
+        episodes=np.zeros(2),
+        returns={"agent": np.zeros(2)},
+        each={"agent": np.zeros((2, 2))},
+        learning={"agent": {"actor_loss": np.array([0.0, 1.0]), "critic_loss": np.array([1.0, np.nan])}},
+    )
     with Log(path) as log, pytest.raises(Diverged, match="agent/critic_loss stopped being a number"):
         under_way._attend(path, log)
         under_way.notes.metrics(metrics, 1.0, {})

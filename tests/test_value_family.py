@@ -59,7 +59,7 @@ def test_training_stays_finite_and_moves_every_part(member):
     algorithm, before, state, metrics = replayed(*member)
     learner = state.learners[TEAM]
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((learner, metrics)))
-    assert learner.updates == 6 and metrics[TEAM]["updates"].tolist() == [2, 2, 2]
+    assert learner.updates == 6 and metrics.learning[TEAM]["updates"].tolist() == [2, 2, 2]
     for nets, fresh in ((learner.params, before.params), (learner.target, before.target)):
         for part, net in nets.items():
             moved = [ours != theirs for ours, theirs in zip(bits(net), bits(fresh[part]), strict=True)]
@@ -252,8 +252,8 @@ def test_trap_19_epsilon_is_a_function_of_the_steps_alone(decay):
     state, first = step(state)
     saved = jax.device_put(jax.tree.map(np.array, state), loop.shardings)
     _, second = step(saved)
-    told = np.concatenate([first[TEAM]["epsilon"], second[TEAM]["epsilon"]])
-    steps = np.array([0, *first["steps"], second["steps"][0]], np.float32)
+    told = np.concatenate([first.learning[TEAM]["epsilon"], second.learning[TEAM]["epsilon"]])
+    steps = np.array([0, *first.steps, second.steps[0]], np.float32)
     expected = [SCHEDULES[decay](0.8, 0.1, 90, s) for s in steps]
     np.testing.assert_allclose(told, expected, rtol=1e-5)
     assert len(set(told.tolist())) == 4
@@ -433,7 +433,7 @@ def test_the_loop_runs_on_two_devices_and_learners_stay_the_same_on_both():
         assert one.tobytes() == other.tobytes() and one.shape == leaf.shape
     ring = state.memories[TEAM].ring
     assert ring.action.shape[:3] == (2, 80, 2) and bits(ring.view.obs[0]) != bits(ring.view.obs[1])
-    assert np.isfinite(metrics[TEAM]["loss"]).all() and state.learners[TEAM].updates == 4
+    assert np.isfinite(metrics.learning[TEAM]["loss"]).all() and state.learners[TEAM].updates == 4
 
 
 # -- when it learns ---------------------------------------------------------------------------------------------------
@@ -448,17 +448,17 @@ def test_nothing_is_learnt_before_warmup(name):
     step, state = loop.program(3), loop.init(0)
     fresh = bits(state.learners)
     state, metrics = step(state)
-    assert bits(state.learners) == fresh and not metrics[TEAM]["updates"].any()
-    assert state.memories[TEAM].size == 30 and metrics["steps"].tolist()[1] < 100 <= metrics["steps"][2]
+    assert bits(state.learners) == fresh and not metrics.learning[TEAM]["updates"].any()
+    assert state.memories[TEAM].size == 30 and metrics.steps.tolist()[1] < 100 <= metrics.steps[2]
     state, metrics = step(state)
-    assert bits(state.learners) != fresh and metrics[TEAM]["updates"].tolist() == [2, 2, 2]
+    assert bits(state.learners) != fresh and metrics.learning[TEAM]["updates"].tolist() == [2, 2, 2]
 
 
 def test_nothing_is_learnt_before_there_is_a_window_to_draw():
     env = mortal()
     algorithm = build("dqn", env, **(TINY | OFF | {"length": 20}))
     state, metrics = run(Loop(env, {TEAM: algorithm}, games=4, window=10, steps=1000), 4)
-    assert metrics[TEAM]["updates"].tolist() == [0, 0, 2, 2] and state.learners[TEAM].updates == 4
+    assert metrics.learning[TEAM]["updates"].tolist() == [0, 0, 2, 2] and state.learners[TEAM].updates == 4
 
 
 @pytest.mark.parametrize(("tau", "every"), [(1.0, 3), (0.25, 1), (0.25, 2)])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from dataclasses import make_dataclass
+from dataclasses import field, make_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 from . import algorithms, envs, presets
 from .config import Config, Settings, fill, opened
-from .flags import flags, parse
+from .flags import FLAG, flags, parse
 from .runs import naming, read_json
 from .trust import EVERYTHING, NOTHING, Trust
 from .types import ShoalError, nearest
@@ -68,12 +68,12 @@ def _one(env: str, name: str, args: list[str], preset: bool) -> tuple[Config, st
     tuned = presets.sides({"": kind.name}, env, preset)
     env_part, options, args = _env(env, tuned.env, args)
     parts = {
-        "run": (Settings, fill(Settings, tuned.settings, "a run"), True),
-        "algorithm": (kind.Config, fill(kind.Config, tuned.teams[""] | own, name), True),
+        "run": (fill(Settings, tuned.settings, "a run"), True),
+        "algorithm": (fill(kind.Config, tuned.teams[""] | own, name), True),
         **env_part,
     }
     title = f"Train {name} on {env}. {_examples(name, env)}"
-    given = _read(parts, args, f"shoal train {name} {env}", title)
+    given, _ = _read(parts, {}, args, f"shoal train {name} {env}", title)
     options = dataclasses.asdict(given.env) if env_part else options
     sides = opened(env, options, given.run).teams
     config = Config(env, options, {team: (kind.name, given.algorithm) for team in sides}, given.run, sides)
@@ -95,17 +95,11 @@ def _several(env: str, default: str | None, teams: dict[str, str], args: list[st
     tuned = presets.sides({team: kind.name for team, kind in kinds.items()}, env, preset)
     env_part, options, _ = _env(env, tuned.env | options, [])
     told = told if not tuned.env else None
-    parts = {
-        "run": (Settings, fill(Settings, tuned.settings, "a run"), True),
-        **{
-            team: (kind.Config, fill(kind.Config, tuned.teams[team] | own[team], kind.name), False)
-            for team, kind in kinds.items()
-        },
-        **env_part,
-    }
+    parts = {"run": (fill(Settings, tuned.settings, "a run"), True), **env_part}
+    defaults = {team: fill(kind.Config, tuned.teams[team] | own[team], kind.name) for team, kind in kinds.items()}
     title = f"Train {', '.join(f'{team}={kind.name}' for team, kind in kinds.items())} on {env}."
-    given = _read(parts, args, f"shoal train … {env}", title)
-    chosen = {team: (kind.name, getattr(given, team)) for team, kind in kinds.items()}
+    given, configs = _read(parts, defaults, args, f"shoal train … {env}", title)
+    chosen = {team: (kind.name, configs[team]) for team, kind in kinds.items()}
     options = dataclasses.asdict(given.env) if env_part else options
     config = Config(env, options, chosen, given.run, told)
     return config, presets.note(tuned.used, env, NO_PRESET)
@@ -144,9 +138,9 @@ def evaluation(default: Any, args: list[str], prog: str, title: str) -> tuple[An
     """How to evaluate, and who takes a team's place: `team -> algorithm and its options`."""
     alone, teams, rest, _ = _split(args)
     kinds, own = _kinds(teams)
-    sides = {team: (kind.Config, fill(kind.Config, own[team], kind.name), False) for team, kind in kinds.items()}
-    given = _read({"how": (type(default), default, True), **sides}, [*rest, *alone], prog, title)
-    return given.how, {team: (name, dataclasses.asdict(getattr(given, team))) for team, name in teams.items()}
+    defaults = {team: fill(kind.Config, own[team], kind.name) for team, kind in kinds.items()}
+    given, configs = _read({"how": (default, True)}, defaults, [*rest, *alone], prog, title)
+    return given.how, {team: (name, dataclasses.asdict(configs[team])) for team, name in teams.items()}
 
 
 def _kinds(names: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
@@ -162,7 +156,7 @@ def _env(env: str, tuned: dict[str, Any], args: list[str]) -> tuple[dict[str, An
     are, and it says what it thinks of them.
     """
     if env in envs.GAMES:
-        return {"env": (envs.GAMES[env], envs.make(env, **tuned), False)}, {}, args
+        return {"env": (envs.make(env, **tuned), False)}, {}, args
     options, rest = env_options(args)
     options = tuned | options
     envs.make(env, **options)  # is there such a one?
@@ -194,15 +188,26 @@ def _plain(value: str) -> Any:
         return value
 
 
-def _read(parts: dict[str, tuple[type, Any, bool]], args: list[str], prog: str, title: str) -> Any:
-    """The parts, `name -> type, default, without prefix?`, with what the flags change."""
+def _read(
+    parts: dict[str, tuple[Any, bool]], sides: dict[str, Any], args: list[str], prog: str, title: str
+) -> tuple[Any, dict[str, Any]]:
+    """Our parts, `name -> default, without prefix?`, and every team's config, with what the flags change.
+
+    Teams are called as users like: they have fields by number, and their names are only how flags are written.
+    """
     import tyro
 
-    fields = [
-        (name, Annotated[kind, tyro.conf.OmitArgPrefixes] if bare else kind) for name, (kind, _, bare) in parts.items()
-    ]
+    fields, numbers = [], {team: f"team_{number}" for number, team in enumerate(sides)}
+    for name, (default, bare) in parts.items():
+        kind = type(default)
+        fields.append((name, Annotated[kind, tyro.conf.OmitArgPrefixes] if bare else kind, field(default=default)))
+    for team, number in numbers.items():
+        flag = f"team.{team}" if team == "env" else team  # --env.x is the environment's
+        kind = Annotated[type(sides[team]), tyro.conf.arg(name=flag)]
+        fields.append((number, kind, field(default=sides[team], metadata={FLAG: flag})))
     together = make_dataclass("Options", fields, frozen=True)
-    return parse(together, together(**{name: part for name, (_, part, _) in parts.items()}), args, prog, title)
+    given = parse(together, together(), args, prog, title)
+    return given, {team: getattr(given, number) for team, number in numbers.items()}
 
 
 def _is_algorithm(word: str) -> bool:

@@ -50,7 +50,7 @@ class Display:
             return
         from rich.progress import BarColumn, Progress, TextColumn
 
-        with Progress(BarColumn(12), TextColumn("{task.fields[line]}"), transient=True) as self.bar:
+        with Progress(BarColumn(12), TextColumn("{task.fields[line]}", markup=False), transient=True) as self.bar:
             self.bar.add_task("", total=total, line="")
             yield
         self.bar = None

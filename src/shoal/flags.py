@@ -13,6 +13,7 @@ from typing import Any, TypeVar, get_type_hints
 from .types import ShoalError
 
 T = TypeVar("T")
+FLAG = "flag"  # in a field's metadata: what its flags are called, if not as the field
 
 
 def parse(cls: type[T], default: T, args: Sequence[str], prog: str, description: str) -> T:
@@ -38,7 +39,7 @@ def flags(cls: type, default: Any, prefix: str = "") -> Iterator[tuple[str, bool
     hints = get_type_hints(cls, include_extras=True)
     for field in dataclasses.fields(cls):
         value = getattr(default, field.name)
-        name = field.name.replace("_", "-")
+        name = field.metadata.get(FLAG, field.name).replace("_", "-")
         if dataclasses.is_dataclass(value):
             bare = tyro.conf.OmitArgPrefixes in getattr(hints[field.name], "__metadata__", ())
             yield from flags(type(value), value, prefix if bare else f"{prefix}{name}.")
@@ -60,7 +61,7 @@ def _spelled(args: Sequence[str], known: dict[str, bool]) -> Iterator[str]:
         flag, equals, value = token.partition("=")
         if _fold(flag) not in folded:
             raise ShoalError(f"there is no option {flag}{_hint(_fold(flag), known)}")
-        flag = folded[_fold(flag)]
+        flag = flag if flag in known else folded[_fold(flag)]
         yield flag
         if known.get(flag):
             if not equals and (not rest or _is_flag(rest[0])):

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from . import checkpoint, runs
 from .envs.guard import die_with
+from .log import tag
 from .runs import finished
 from .trust import NOTHING, Trust
 from .types import ShoalError
@@ -224,11 +225,15 @@ class Follower:
     def __init__(self, path: Path):
         self.path, self.read, self.total = path, 0, 0
         self.latest: dict[str, Any] = {}
+        self.names: dict[str, str] = {}  # of the metric that is a team's score
 
     def progress(self) -> Progress:
         """As of now."""
         with contextlib.suppress(OSError, ValueError):
-            self.total = self.total or json.loads((self.path / runs.CONFIG).read_text())["settings"]["steps"]
+            if not self.total:
+                config = json.loads((self.path / runs.CONFIG).read_text())
+                self.names = {team: f"evaluation/{tag(team)}/return" for team in config["teams"]}
+                self.total = config["settings"]["steps"]
             with (self.path / runs.METRICS).open("rb") as file:
                 if file.seek(0, os.SEEK_END) < self.read:  # cut back to a checkpoint
                     self.read = 0
@@ -238,13 +243,8 @@ class Follower:
             for line in whole.splitlines():
                 self.latest |= json.loads(line)
         last = self.latest
-        scores = {name.split("/")[1]: last[name] for name in last if _is_score(name)}
+        scores = {team: last[name] for team, name in self.names.items() if name in last}
         return Progress(last.get("env_step", 0), self.total, last.get("steps_per_second") or 0.0, scores)
-
-
-def _is_score(name: str) -> bool:
-    parts = name.split("/")
-    return len(parts) == 3 and parts[0] == "evaluation" and parts[2] == "return"
 
 
 def main(about: dict[str, Any], words: list[str]) -> int:

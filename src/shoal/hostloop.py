@@ -17,7 +17,7 @@ from .collect import decide, windows
 from .envs.arena import Alone, Arena
 from .envs.host import Fault, TooManyFaults
 from .envs.watched import Halted, never
-from .loop import Loop, bare, boxed
+from .loop import Loop, Metrics, bare, boxed
 from .parallel import AXIS
 from .types import Clock, ShoalError, TrainState, View
 
@@ -127,7 +127,7 @@ class HostLoop(Loop):
         if self.played:
             self.played.close()
 
-    def compile(self, state: TrainState, iterations: int) -> Callable[[TrainState], tuple[TrainState, dict]]:
+    def compile(self, state: TrainState, iterations: int) -> Callable[[TrainState], tuple[TrainState, Metrics | None]]:
         _, keys_play, keys = jax.device_get(self._deal(state.key))
         clock = jax.device_get(self._clock(state.steps))
         views, carries = jax.device_get((state.views, state.carries))
@@ -138,7 +138,7 @@ class HostLoop(Loop):
         self.take_in = self._absorb.lower(state, (streams, *done[:2], *kept, done[2]), keys, clock).compile()
         return partial(self._run_here, iterations)
 
-    def _run_here(self, iterations: int, state: TrainState) -> tuple[TrainState, dict]:
+    def _run_here(self, iterations: int, state: TrainState) -> tuple[TrainState, Metrics | None]:
         """So many iterations, or fewer if the run is to end."""
         done = []
         while len(done) < iterations and not (done and self.halted()):
@@ -150,9 +150,9 @@ class HostLoop(Loop):
                 self.failure = error
                 break
             done.append(jax.device_get(metrics))
-        return state, jax.tree.map(lambda *rows: np.stack(rows), *done) if done else {}
+        return state, jax.tree.map(lambda *rows: np.stack(rows), *done) if done else None
 
-    def _iterate(self, state: TrainState) -> tuple[TrainState, dict]:
+    def _iterate(self, state: TrainState) -> tuple[TrainState, Metrics]:
         stage = self.played
         assert stage, "the games are not open"
         key, keys_play, keys = jax.device_get(self._deal(state.key))
@@ -215,7 +215,7 @@ class HostLoop(Loop):
         placed = jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), (ins, outs))
         return jax.jit(body, donate_argnums=0, in_shardings=placed[0], out_shardings=placed[1])
 
-    def _take_in(self, state: TrainState, played: tuple, keys: Array, clock: Clock) -> tuple[TrainState, dict]:
+    def _take_in(self, state: TrainState, played: tuple, keys: Array, clock: Clock) -> tuple[TrainState, Metrics]:
         streams, actions, records, before, after, ended = jax.tree.map(lambda x: x[0], played)
         seen = windows(self.env.teams, streams, actions, records, before, after)
         state, metrics = self.absorb(bare(state), seen, ended, jax.random.wrap_key_data(keys[0]), clock)

@@ -18,7 +18,14 @@ from .evaluate import Episodes
 from .types import Spec
 
 FILES = (runs.METRICS, runs.EPISODES, runs.FAULTS)
+OURS = ("evaluation", "score")  # what names of metrics begin with that are not a team's
 COLUMNS = ("env_step", "episode", "team", "agent", "return", "length")
+
+
+def tag(name: str) -> str:
+    """A team's or an agent's name inside a metric's: without a slash, and never one of our own first words."""
+    plain = name.replace("%", "%25").replace("/", "%2F")
+    return f"%{plain}" if plain in OURS else plain
 
 
 class Log:
@@ -99,9 +106,9 @@ class History(NamedTuple):
 def read(run: Path, teams: dict[str, Spec]) -> History:
     """From its files."""
     lines = [json.loads(line) for line in (run / runs.METRICS).read_text().splitlines()]
+    returns = {team: f"{tag(team)}/return" for team in teams}
     training = [
-        (line["env_step"], {team: line[f"{team}/return"] for team in teams if f"{team}/return" in line})
-        for line in lines
+        (line["env_step"], {team: line[name] for team, name in returns.items() if name in line}) for line in lines
     ]
     with (run / runs.EPISODES).open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -110,7 +117,7 @@ def read(run: Path, teams: dict[str, Spec]) -> History:
     for line in looks:
         mine = [row for row in rows if int(row["env_step"]) == line["env_step"]]
         points.append(Point(line["env_step"], line["seconds"], _episodes(mine, teams)))
-    before = {team: line[f"evaluation/{team}/return"] for line in looks[:1] for team in teams}
+    before = {team: line[f"evaluation/{name}"] for line in looks[:1] for team, name in returns.items()}
     return History(points, [(step, returns) for step, returns in training if returns], before)
 
 
@@ -119,5 +126,5 @@ def _episodes(rows: list[dict[str, str]], teams: dict[str, Spec]) -> Episodes:
     for team, spec in teams.items():
         mine = [float(row["return"]) for row in rows if row["team"] == team]
         returns[team] = np.array(mine).reshape(-1, spec.n)
-    first = next(iter(teams.values())).agents[0]
-    return Episodes(returns, np.array([int(row["length"]) for row in rows if row["agent"] == first]))
+    first = next((team, spec.agents[0]) for team, spec in teams.items())
+    return Episodes(returns, np.array([int(row["length"]) for row in rows if (row["team"], row["agent"]) == first]))

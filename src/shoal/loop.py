@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,16 @@ from .types import Clock, Results, Share, ShoalError, TrainState, Window
 
 EACH = 16  # agents of a team up to which each one's return is told
 LOCAL = ("game", "views", "carries", "memories", "earned", "key")  # fields of TrainState that are each device's own
+
+
+class Metrics(NamedTuple):
+    """What an iteration tells. Teams are called as users like: no name of theirs stands beside one of ours."""
+
+    steps: Array  # [] environment steps so far
+    episodes: Array  # [] that ended
+    returns: dict[str, Array]  # [] by team: what one agent earned in them, in the mean, summed over them
+    each: dict[str, Array]  # [N] by team: the same of every agent; of large teams [1]
+    learning: dict[str, dict[str, Array]]  # by team: what its algorithm tells
 
 
 @dataclass(eq=False)
@@ -107,8 +117,8 @@ class Loop:
     def _sides(self) -> Iterable[tuple[str, Algorithm]]:
         return self.algorithms.items()
 
-    def compile(self, state: TrainState, iterations: int) -> Callable[[TrainState], tuple[TrainState, dict]]:
-        """`state -> state, metrics [iterations]`, ready to run."""
+    def compile(self, state: TrainState, iterations: int) -> Callable[[TrainState], tuple[TrainState, Metrics | None]]:
+        """`state -> state, metrics [iterations]`, ready to run; no metrics if it could not go on at all."""
         return self.program(iterations).lower(state).compile()
 
     def close(self) -> None:
@@ -128,7 +138,7 @@ class Loop:
             body, donate_argnums=0, in_shardings=(self.shardings,), out_shardings=(self.shardings, everywhere)
         )
 
-    def _run(self, iterations: int, state: TrainState) -> tuple[TrainState, dict]:
+    def _run(self, iterations: int, state: TrainState) -> tuple[TrainState, Metrics]:
         state, metrics = jax.lax.scan(self.iteration, bare(state), None, iterations)
         return boxed(state), metrics
 
@@ -137,7 +147,7 @@ class Loop:
         done = steps.astype(jnp.float32)
         return Clock(done, done / self.steps)
 
-    def iteration(self, state: TrainState, _: None) -> tuple[TrainState, dict]:
+    def iteration(self, state: TrainState, _: None) -> tuple[TrainState, Metrics]:
         """Collect, remember, learn: on one device's share."""
         key, key_play, *keys = jax.random.split(jax.random.wrap_key_data(state.key), 2 + len(self.algorithms))
         clock = self.clock(state.steps)
@@ -149,23 +159,23 @@ class Loop:
 
     def absorb(
         self, state: TrainState, windows: dict[str, Window], ended: Array, keys: Any, clock: Clock
-    ) -> tuple[TrainState, dict]:
+    ) -> tuple[TrainState, Metrics]:
         """Remember what was played and learn from it; `ended [T,B]` where an episode ended just before."""
-        learners, memories, metrics = {}, {}, {}
+        learners, memories, learning = {}, {}, {}
         for k, (team, algorithm) in zip(keys, self.algorithms.items(), strict=True):
             memory = algorithm.remember(state.memories[team], windows[team])
-            learners[team], memories[team], metrics[team] = algorithm.learn(state.learners[team], memory, k, clock)
+            learners[team], memories[team], learning[team] = algorithm.learn(state.learners[team], memory, k, clock)
         fresh = next(iter(windows.values())).valid
         steps = state.steps + total(fresh.sum(dtype=jnp.uint32))
         earned, results, own = tally(state.earned, windows, ended)
         for team, algorithm in self.algorithms.items():
             learners[team], met = algorithm.meet(learners[team], learners, results)
-            metrics[team] = metrics[team] | met
+            learning[team] = learning[team] | met
         returns = {team: (value * ended).sum() for team, value in results.returns.items()}
-        returns = total(returns | {"episodes": ended.sum(dtype=jnp.float32)})
+        episodes, returns = total((ended.sum(dtype=jnp.float32), returns))
         each = total({team: (value * ended[..., None]).sum((0, 1)) for team, value in own.items()})
         state = state._replace(learners=learners, memories=memories, earned=earned, steps=steps)
-        return state, metrics | {"steps": steps, "returns": returns, "each": each}
+        return state, Metrics(steps, episodes, returns, each, learning)
 
 
 def bare(state: TrainState) -> TrainState:

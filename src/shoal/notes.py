@@ -11,8 +11,8 @@ from .callbacks import Hooks, Run
 from .display import Display, named
 from .envs.host import Fault
 from .evaluate import Episodes
-from .log import History
-from .loop import EACH
+from .log import History, tag
+from .loop import EACH, Metrics
 from .types import ShoalError, Spec
 
 BROKE = {
@@ -36,17 +36,19 @@ class Notes:
         self.told = dict.fromkeys(BROKE, 0)
         self.history = History([], [], {})
 
-    def metrics(self, metrics: dict[str, Any], spent: float, faults: dict[str, float]) -> int:
+    def metrics(self, metrics: Metrics, spent: float, faults: dict[str, float]) -> int:
         """What a call of the training program gave and the seconds it took; the steps it made."""
         run = self.run
-        fresh = int(metrics["steps"][-1]) - run.steps
+        fresh = int(metrics.steps[-1]) - run.steps
         run.steps, run.seconds = run.steps + fresh, run.seconds + spent
-        learning = {f"{team}/{name}": x for team in self.teams for name, x in _means(metrics[team]).items()}
-        episodes = float(metrics["returns"]["episodes"].sum())
-        returns = {team: float(metrics["returns"][team].sum()) / episodes for team in self.teams} if episodes else {}
+        learning = {
+            f"{tag(team)}/{name}": x for team in self.teams for name, x in _means(metrics.learning[team]).items()
+        }
+        episodes = float(metrics.episodes.sum())
+        returns = {team: float(metrics.returns[team].sum()) / episodes for team in self.teams} if episodes else {}
         values = learning | faults
         if episodes:
-            values |= told(returns, {team: metrics["each"][team].sum(0) / episodes for team in self.teams}, self.teams)
+            values |= told(returns, {team: metrics.each[team].sum(0) / episodes for team in self.teams}, self.teams)
             self.history.training.append((run.steps, returns))
         rate = fresh / spent
         values |= {"seconds": run.seconds, "steps_per_second": rate}
@@ -90,7 +92,7 @@ def evaluated(played: Episodes, teams: dict[str, Spec]) -> dict[str, float]:
     each = {team: rows.mean(0) for team, rows in played.returns.items()}
     values = {f"evaluation/{name}": value for name, value in told(played.score(), each, teams).items()}
     for team, rows in played.returns.items():
-        values[f"evaluation/{team}/deviation"] = float(rows.mean(1).std())
+        values[f"evaluation/{tag(team)}/deviation"] = float(rows.mean(1).std())
     return values | {"evaluation/length": float(played.length.mean())}
 
 
@@ -99,16 +101,17 @@ def opposed(played: Episodes) -> list[str]:
     return [team for team, rows in played.returns.items() if rows.any() and np.allclose(rows.sum(1), 0.0, atol=1e-6)]
 
 
-def told(returns: dict[str, float], each: dict[str, np.ndarray], teams: dict[str, Spec]) -> dict[str, float]:
+def told(returns: dict[str, float], each: dict[str, Any], teams: dict[str, Spec]) -> dict[str, float]:
     """Returns by name: every team's, and its agents' if there are several but not too many."""
-    values = {f"{team}/return": value for team, value in returns.items()}
+    values = {f"{tag(team)}/return": value for team, value in returns.items()}
     for team, spec in teams.items():
         if 1 < spec.n <= EACH:
-            values |= {f"{team}/{agent}/return": float(x) for agent, x in zip(spec.agents, each[team], strict=True)}
+            own = zip(spec.agents, each[team], strict=True)
+            values |= {f"{tag(team)}/{tag(agent)}/return": float(x) for agent, x in own}
     return values
 
 
-def _means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
+def _means(metrics: dict[str, Any]) -> dict[str, float]:
     """Over the iterations of a call; of an algorithm that says how many `updates` each made, over those."""
     updates = metrics.get("updates")
     if updates is None:

@@ -25,7 +25,7 @@ from .board import Board
 from .config import Config
 from .display import Display
 from .group import FAILED, FINISHED, LOOK_EVERY, STOPPED, Outcome, clear, console, finished
-from .loop import Loop
+from .loop import Loop, Metrics
 from .trainer import Stop, Trainer
 from .types import ShoalError, TrainState
 
@@ -116,7 +116,7 @@ class Meeting:
             shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.parties, *x.shape), x.dtype), state)
             self.program = self.program or program(loop, iterations).lower(shapes).compile()
 
-    def move(self, place: int, state: TrainState) -> tuple[TrainState, dict]:
+    def move(self, place: int, state: TrainState) -> tuple[TrainState, Metrics]:
         """`state` after one call."""
         with self.change:
             self.arrived[place] = self.states[place] = state
@@ -165,7 +165,7 @@ class Met(Loop):
     meeting: Meeting | None = None
     place: int = 0
 
-    def compile(self, state: TrainState, iterations: int) -> Callable[[TrainState], tuple[TrainState, dict]]:
+    def compile(self, state: TrainState, iterations: int) -> Callable[[TrainState], tuple[TrainState, Metrics | None]]:
         assert self.meeting
         self.meeting.prepare(self, state, iterations)
         return partial(self.meeting.move, self.place)

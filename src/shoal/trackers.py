@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -15,10 +16,12 @@ from typing import Any
 from . import runs
 from .callbacks import Callback, Run
 from .config import Config
+from .log import tag
 from .notes import evaluated
 from .types import ShoalError
 
 IDS = "tracking.json"
+UNKNOWN = re.compile(r"[^\w/. -]")  # what MLflow takes in no name of a metric
 
 
 class Tracker(Callback):
@@ -41,7 +44,7 @@ class Tracker(Callback):
 
     def on_end(self, run: Run, result: Any) -> None:
         self._opened(run)
-        self.log(run.steps, {f"score/{team}": score for team, score in result.scores.items()})
+        self.log(run.steps, {f"score/{tag(team)}": score for team, score in result.scores.items()})
         self.finish(run)
         self.ended = True
 
@@ -128,7 +131,8 @@ class MLflow(Tracker):
 
     def log(self, step: int, values: dict[str, float]) -> None:
         now, metric = round(time.time() * 1000), self.package.entities.Metric
-        self.client.log_batch(self.id, [metric(name, value, now, step) for name, value in values.items()])
+        named = {UNKNOWN.sub("_", name): value for name, value in values.items()}
+        self.client.log_batch(self.id, [metric(name, value, now, step) for name, value in named.items()])
 
     def finish(self, run: Run) -> None:
         self.client.log_artifact(self.id, str(run.path / runs.CURVE))

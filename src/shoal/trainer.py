@@ -246,7 +246,7 @@ class Trainer:
         metrics = jax.device_get(metrics)
         spent = time.monotonic() - start
         self._note_faults()
-        if not metrics:  # the first of the iterations failed
+        if metrics is None:  # the first of the iterations failed
             return 0
         broke = {"faults": float(len(self.loop.faults)), "dropped": float(len(self.loop.dropped))}
         return self.notes.metrics(metrics, spent, broke if self.loop.faults else {})

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import algorithms, group, runs
+from ..log import tag
 from ..types import ShoalError
 from . import plan as planning
 from .plan import Plan
@@ -221,7 +222,7 @@ def read(run: Run) -> Run:
         if summary["stopped"]:
             return replace(run, failure="it was stopped early")
         saved = runs.read_json(run.path / runs.CONFIG, "a run folder")
-        steps, scores = _scores(run.path)
+        steps, scores = _scores(run)
     except (ShoalError, OSError, ValueError, KeyError) as error:
         return replace(run, failure=f"its folder cannot be read ({error})")
     # As the trainer has it: an evaluation takes place as soon as its step is passed.
@@ -252,13 +253,12 @@ def episodes(run: Run) -> Iterator[dict[str, str]]:
         yield from csv.DictReader(file)
 
 
-def _scores(path: Path) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def _scores(run: Run) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Steps `[E]` of all evaluations, and by team the means `[E]` of their returns."""
-    lines = [json.loads(line) for line in (path / runs.METRICS).read_text().splitlines()]
+    lines = [json.loads(line) for line in (run.path / runs.METRICS).read_text().splitlines()]
     lines = [line for line in lines if "evaluation/length" in line]
-    names = [name.split("/") for name in lines[0]]
-    teams = [parts[1] for parts in names if len(parts) == 3 and (parts[0], parts[2]) == ("evaluation", "return")]
-    scores = {team: [_number(line[f"evaluation/{team}/return"]) for line in lines] for team in teams}
+    names = {team: f"evaluation/{tag(team)}/return" for team in run.config["teams"]}
+    scores = {team: [_number(line[name]) for line in lines] for team, name in names.items()}
     return np.array([line["env_step"] for line in lines]), {team: np.array(rows) for team, rows in scores.items()}
 
 
