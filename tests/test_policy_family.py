@@ -26,7 +26,7 @@ from helpers import (
     run,
     traced,
 )
-from test_pathwise_family import Opposed
+from test_pathwise_family import Drifting, Opposed
 
 from shoal.algorithms import policy
 from shoal.algorithms.coma import COMA
@@ -423,3 +423,16 @@ def test_trap_33_a_central_critic_tells_agents_with_rewards_of_their_own_apart(n
 def test_trap_33_a_critic_is_told_no_number_where_none_is_needed(name, how):
     """One value for the team, or parameters of one's own."""
     assert ID not in build(name, mortal(), agent_id=False, **TINY, **how).sees["critic"]
+
+
+# -- entropy ----------------------------------------------------------------------------------------------------------
+
+
+def test_trap_35_without_a_choice_the_entropy_bonus_widens_a_squashed_policy_only_so_far():
+    """To a deviation of 0.87, whose draws are most like any action alike."""
+    env = Drifting(n=1, length=5)
+    settings = {"squash": True, "entropy": 1.0, "normalise_advantage": False, "anneal": False, "lr": 0.05}
+    algorithm = build("a2c", env, **(TINY | settings))
+    state, metrics = run(Loop(env, {TEAM: algorithm}, games=4, window=5, steps=10_000), 150)
+    assert np.exp(state.learners[TEAM].params["actor"].head.log_std) == pytest.approx(0.87, abs=0.2)
+    assert metrics[TEAM]["entropy"][-1] < np.log(2)
