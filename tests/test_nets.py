@@ -246,3 +246,26 @@ def test_each_owner_has_its_own_deviation():
     head = jax.tree.unflatten(tree, [*leaves[:-1], jnp.array([[1.0], [2.0]])])
     dist = head(jnp.zeros((1, 1, 3, 4)), jnp.ones((1, 1, 3, 1), bool))
     assert dist.log_std[:, 0].tolist() == [1.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize("std", [0.05, 0.5, 1.0, 3.0, 30.0])
+@pytest.mark.parametrize("mean", [0.0, 1.5, -4.0])
+def test_trap_35_the_entropy_of_a_squashed_gaussian_is_that_of_its_draws(mean, std):
+    one = jnp.ones(1)
+    dist = Gaussian(mean * one, jnp.log(std) * one, one > 0, -2 * one, 2 * one, True)
+    draws = jax.vmap(dist.sample)(jax.random.split(jax.random.key(0), 20_000))
+    density = -np.asarray(jax.vmap(dist.log_prob)(draws))
+    assert dist.entropy() == pytest.approx(density.mean(), abs=float(0.03 * density.std() + 0.02 * std))
+
+
+def test_trap_35_the_entropy_of_a_squashed_gaussian_has_a_largest_value():
+    """Just below that of any action alike; from there on wider is worse, so that nothing drives it further."""
+    one = jnp.ones(1)
+
+    def entropy(log_std):
+        return Gaussian(0 * one, log_std * one, one > 0, -one, one, True).entropy()
+
+    wide = jnp.log(jnp.array([0.5, 0.87, 1.5, 5.0, 100.0, 2868.0]))
+    values, slopes = jax.vmap(jax.value_and_grad(entropy))(wide)
+    assert np.log(2) - 0.03 < values.max() < np.log(2) and values.argmax() == 1
+    assert (slopes[2:] < 0).all() and slopes[0] > 0 and np.isfinite(slopes).all()

@@ -26,6 +26,7 @@ from helpers import (
     run,
     traced,
 )
+from test_pathwise_family import Drifting, Opposed
 
 from shoal.algorithms import policy
 from shoal.algorithms.coma import COMA
@@ -35,7 +36,7 @@ from shoal.explore import floored
 from shoal.loop import Loop
 from shoal.memory import Rollout
 from shoal.nets.heads import masked
-from shoal.nets.sees import as_input
+from shoal.nets.sees import ID, as_input
 from shoal.optim import adam, annealed, descend
 from shoal.parallel import moments, shares
 from shoal.types import Window
@@ -401,3 +402,37 @@ def test_recurrent_minibatches_split_games_not_time(torso, monkeypatch):
     )
     time, games, agents = seen.window.weight.shape
     assert set(shapes) == {(1, time * games // 4, agents) if torso == "mlp" else (time, games // 4, agents)}
+
+
+# -- whose value ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["maa2c", "mappo", "coma"])
+def test_trap_33_a_central_critic_tells_agents_with_rewards_of_their_own_apart(name):
+    """One earns 1 with every step, which the other pays: 2 and -2 at γ = 0.5, whatever the actor is shown."""
+    env = Opposed(n=2, length=10)
+    settings = {"reward": "own", "agent_id": False, "gamma": 0.5, "critic_lr": 3e-2, "anneal": False, "entropy": 0.0}
+    algorithm = build(name, env, **(TINY | settings))
+    _, metrics = run(Loop(env, {TEAM: algorithm}, games=4, window=10, steps=10_000), 120)
+    assert metrics[TEAM]["critic_loss"][-20:].mean() < 0.02
+    assert ID in algorithm.sees["critic"] and ID not in algorithm.sees["actor"]
+
+
+@pytest.mark.parametrize("name", ["maa2c", "mappo", "coma"])
+@pytest.mark.parametrize("how", [{"reward": "mean"}, {"reward": "own", "sharing": "own"}], ids=str)
+def test_trap_33_a_critic_is_told_no_number_where_none_is_needed(name, how):
+    """One value for the team, or parameters of one's own."""
+    assert ID not in build(name, mortal(), agent_id=False, **TINY, **how).sees["critic"]
+
+
+# -- entropy ----------------------------------------------------------------------------------------------------------
+
+
+def test_trap_35_without_a_choice_the_entropy_bonus_widens_a_squashed_policy_only_so_far():
+    """To a deviation of 0.87, whose draws are most like any action alike."""
+    env = Drifting(n=1, length=5)
+    settings = {"squash": True, "entropy": 1.0, "normalise_advantage": False, "anneal": False, "lr": 0.05}
+    algorithm = build("a2c", env, **(TINY | settings))
+    state, metrics = run(Loop(env, {TEAM: algorithm}, games=4, window=5, steps=10_000), 150)
+    assert np.exp(state.learners[TEAM].params["actor"].head.log_std) == pytest.approx(0.87, abs=0.2)
+    assert metrics[TEAM]["entropy"][-1] < np.log(2)

@@ -171,7 +171,8 @@ class Networked(Algorithm):
     def __init__(self, config: NetConfig, spec: Spec):
         super().__init__(config, spec)
         self.owner = owners(config.sharing, spec)
-        self.told_apart = config.agent_id and spec.n > 1 and len(set(self.owner)) < spec.n
+        self.alike = len(set(self.owner)) < spec.n  # some agents have the same parameters
+        self.told_apart = config.agent_id and self.alike
         seen = (OBS, *((LAST_ACTION,) if config.last_action else ()), *((ID,) if self.told_apart else ()))
         self.sees: dict[str, tuple[See, ...]] = {"actor": seen}  # by part of the learner
 

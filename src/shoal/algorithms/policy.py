@@ -152,7 +152,9 @@ class Policy(Networked):
 
     def __init__(self, config: PolicyConfig, spec: Spec):
         super().__init__(config, spec)
-        own_value = self.told_apart and (config.reward == "own" or OBS in self.critic_sees)  # else one for the team
+        own, central = config.reward == "own", STATE in self.critic_sees
+        needed = self.alike and own and central  # one state, but a value for each, whatever the actor is shown
+        own_value = needed or (self.told_apart and (own or OBS in self.critic_sees))  # else one for the team
         self.sees["critic"] = tuple(see for see in self.critic_sees if see is not ID or own_value)
         if config.share_torso and self.sees["critic"] != self.sees["actor"]:
             raise ShoalError(f"{self.name}'s critic sees other inputs than its actor: share_torso must be off")

@@ -12,11 +12,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
+from numpy.polynomial.hermite_e import hermegauss
 
 from ..types import Box, Discrete, Space, Spec
 from .layers import Dense, Rng
 
 ILLEGAL = -1e9  # a finite logit, so that a row without any legal action stays finite
+NODES, WEIGHTS = hermegauss(16)  # Gauss–Hermite: the mean of f over a standard normal is Σ weight · f(node)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
 
 
 class Categorical(NamedTuple):
@@ -69,18 +72,27 @@ class Gaussian(NamedTuple):
     def log_prob(self, raw: Array) -> Array:
         """Of the action a raw draw stands for (before clipping, when clipped)."""
         z = (raw - self.mean) * jnp.exp(-self.log_std)
-        density = -0.5 * (z * z + jnp.log(2 * jnp.pi)) - self.log_std - self._log_slope(raw)
+        density = -0.5 * (z * z + jnp.log(2 * jnp.pi)) - self.log_std - self._log_slope(_log_tanh_slope(raw))
         return (density * self.used).sum(-1)
 
     def entropy(self) -> Array:
-        """Of the Gaussian, stretched by the squashing at its mean: exact when clipped, first order when squashed."""
-        entropy = 0.5 * jnp.log(2 * jnp.pi * jnp.e) + self.log_std + self._log_slope(self.mean)
+        """Of the Gaussian before clipping; when squashed with the mean of what tanh does to it, by quadrature.
+
+        That mean falls faster than the deviation's logarithm rises: the entropy of what is squashed has a largest value.
+        """
+        raw = self.mean[..., None] + jnp.exp(self.log_std)[..., None] * NODES
+        slope = (_log_tanh_slope(raw) * WEIGHTS).sum(-1)
+        entropy = 0.5 * jnp.log(2 * jnp.pi * jnp.e) + self.log_std + self._log_slope(slope)
         return (entropy * self.used).sum(-1)
 
-    def _log_slope(self, raw: Array) -> Array:
+    def _log_slope(self, tanh: Array) -> Array:
+        """Of the action by the raw draw: the bounds', and when squashed that of tanh."""
         half = (self.high - self.low) / 2
-        tanh = 2 * (jnp.log(2.0) - raw - jax.nn.softplus(-2 * raw))
         return jnp.log(half) + jnp.where(self.squash, tanh, 0.0)
+
+
+def _log_tanh_slope(raw: Array) -> Array:
+    return 2 * (jnp.log(2.0) - raw - jax.nn.softplus(-2 * raw))
 
 
 class Point(NamedTuple):
