@@ -298,3 +298,33 @@ def test_short_episodes_are_not_favoured() -> None:
         played = play({TEAM: ()}, 0, clock())
     assert (played.returns[TEAM][:, 0] == played.length).all() and 10 < played.length.mean() < 30
     assert (played.length == 30).any() and (played.length < 12).any()
+
+
+@pytest.mark.parametrize("name", ["dqn", "ppo"])
+def test_trap_34_a_resume_joins_no_two_episodes(name: str, here: None) -> None:
+    """The opening view after it is in the stream as `first`: no drawn window has two episodes as one.
+
+    Observations tell the step of the episode. What the cut episode had earned is not counted as a return.
+    """
+    env = make("brittle:make")
+
+    def loop() -> HostLoop:
+        own = OFF | {"length": 3} if name == "dqn" else {"minibatches": 1}
+        return HostLoop(env, {TEAM: build(name, env, **TINY, **own)}, 2, 4, 1000)
+
+    with contextlib.closing(loop()) as before:
+        state = before.init(3)
+        state, _ = before.compile(state, 2)(state)
+    with contextlib.closing(loop()) as after:
+        after.template(3)
+        state = after.restored(jax.device_get(state))
+        state, metrics = after.compile(state, 4)(state)
+    assert float(metrics["returns"][TEAM].sum()) == LENGTH * float(metrics["returns"]["episodes"].sum()) > 0
+    if name == "ppo":
+        return
+    memory = jax.tree.map(lambda x: np.asarray(x)[0], state.memories[TEAM])
+    drawn = memory.draw(jax.random.key(0), 200, 3, False).window.view
+    steps, first = np.asarray(drawn.obs)[..., 0, 0], np.asarray(drawn.first)
+    assert (first[1:] | (steps[1:] == steps[:-1] + 1)).all() and (steps[first] == 0).all()
+    cut = first[1:] & (steps[:-1] != LENGTH)
+    assert cut.any(), "the place where the run was resumed was not drawn"

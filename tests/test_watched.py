@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import signal
@@ -12,11 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import TEAM, TINY, clock
 
 import shoal
+from shoal.algorithms import chance
 from shoal.cli import main
+from shoal.config import Settings
 from shoal.envs import make
-from shoal.envs.watched import Watched, called, probe
+from shoal.envs.watched import probe
+from shoal.evaluate import evaluator
 from shoal.types import ShoalError
 
 HERE = Path(__file__).parent
@@ -125,3 +131,149 @@ def test_check_env_finds_agents_whose_order_is_another_in_every_process(
     assert "broken  It is the same in every process." in out and re.search(
         r"agents a_(.), a_., where it had a_(?!\1)", out
     )
+
+
+SMALL = {"steps": 40, "games": 2, "window": 10, "minibatches": 1, "evaluations": 0, "eval_episodes": 2}
+
+
+VICES = ("what", "where", "lock", "note", "size", "endless", "limit", "kept")
+
+
+def train(tmp_path: Path, env: str = "vices:make", **how: Any) -> shoal.api.Result:
+    vice = {name: how.pop(name) for name in list(how) if name in VICES}
+    options: dict[str, Any] = SMALL | TINY | {"out": str(tmp_path), "name": "run", "quiet": True} | how
+    return shoal.train("ppo", env, env=vice, preset=False, **options)
+
+
+@pytest.mark.parametrize("what", ["raises", "exits", "ends", "hangs", "thread", "child", "orphan"])
+def test_a_run_ends_well_whatever_closing_its_environment_does(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.envs.watched.PARTING", 1.0)
+    monkeypatch.setenv("MARK", mark := f"shoal-{os.getpid()}-run-{what}")
+    assert train(tmp_path, what=what, where="close").steps >= 40
+    assert not sleepers(mark)
+
+
+@pytest.mark.parametrize("what", ["child", "orphan"])
+def test_what_an_environment_starts_ends_with_the_run(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what goes into a session of its own."""
+    monkeypatch.setenv("MARK", mark := f"shoal-{os.getpid()}-started-{what}")
+    assert train(tmp_path, what=what, where="reset").steps >= 40
+    assert not sleepers(mark)
+
+
+def command(tmp_path: Path, words: str, mark: str = "") -> subprocess.Popen:
+    paths = os.pathsep.join([str(HERE), *sys.path])
+    return subprocess.Popen(
+        [sys.executable, "-m", "shoal.cli", *words.split()],
+        stdout=subprocess.DEVNULL,
+        stderr=(tmp_path / "errors").open("w"),
+        env=os.environ | {"PYTHONPATH": paths, "MARK": mark},
+        cwd=tmp_path,
+    )
+
+
+def until(true: Any, seconds: float = 100.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("words", ["train ppo vices:make --workers 1 --out out", "check-env vices:make"])
+@pytest.mark.parametrize("where", ["init", "reset", "close"])
+def test_ctrl_c_ends_a_command_whose_environment_hangs(words: str, where: str, tmp_path: Path) -> None:
+    """At once: not after its patience."""
+    if words.startswith("train") and where == "close":
+        words += " --steps 40 --games 2 --window 10 --eval-episodes 1"  # there it hangs when who plays is known
+    note = tmp_path / "note"
+    run = command(tmp_path, f"{words} --env.what hangs --env.where {where} --env.note {note}")
+    try:
+        until(note.exists)
+        run.send_signal(signal.SIGINT)
+        assert run.wait(15) == 130
+    finally:
+        run.kill()
+    assert "Traceback" not in (tmp_path / "errors").read_text()
+
+
+def test_children_of_an_environment_end_when_the_command_is_killed(tmp_path: Path) -> None:
+    note, mark = tmp_path / "note", f"shoal-{os.getpid()}-killed"
+    run = command(
+        tmp_path, f"train ppo vices:make --env.what orphan --env.where reset --env.note {note} --out out", mark
+    )
+    try:
+        until(lambda: bool(sleepers(mark)))
+    finally:
+        run.kill()
+        run.wait()
+    until(lambda: not sleepers(mark), 20)
+
+
+def test_trap_28_an_environment_that_hangs_is_replaced_also_in_a_short_run(tmp_path: Path) -> None:
+    """Without asking for workers: the default watches."""
+    with pytest.raises(ShoalError, match=r"broke 1 times|lost 5 times") as caught:
+        train(tmp_path, what="hangs", where="step", patience=1.0, tolerance=0)
+    assert "did not answer for 1 seconds, in step" in caught.value.detail
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_environment_that_exits_is_a_fault(workers: int, tmp_path: Path) -> None:
+    with pytest.raises(ShoalError, match="broke 2 times") as caught:
+        train(tmp_path, what="exits", where="step", workers=workers, tolerance=0)
+    assert "SystemExit: 3" in caught.value.detail
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_agents_in_another_order_are_refused_by_name(workers: int, tmp_path: Path) -> None:
+    sentence = r"vices:shuffled is not the same each time it is made: team 'a' has the agents a_., a_., where it had"
+    with pytest.raises(ShoalError, match=sentence):
+        train(tmp_path, "vices:shuffled", kept=str(tmp_path / "kept"), workers=workers)
+
+
+def test_an_environment_that_may_exist_only_once_can_be_trained_on(tmp_path: Path) -> None:
+    """With `alone`: training's is closed for every evaluation and begins a new episode after it, without a fault."""
+    lock = str(tmp_path / "lock")
+    sizes = {"games": 1, "workers": 1, "evaluations": 2, "window": 12, "steps": 96}
+    with pytest.raises(ShoalError, match="Resource temporarily unavailable"):
+        train(tmp_path, lock=lock, **sizes)
+    result = train(tmp_path, lock=lock, alone=True, **sizes)
+    assert result.steps >= 96 and result.scores["agent"] == 5.0
+    assert not (tmp_path / "run" / "faults.jsonl").exists()
+    assert shoal.load(result.path).evaluate(3).length.tolist() == [5, 5, 5]
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    earned = [row["agent/return"] for row in rows if row.get("agent/return") is not None]
+    assert earned and set(earned) == {5.0}, "an episode that was cut short was counted"
+
+
+def test_nothing_to_see_is_said_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ShoalError, match=r"vices:make shows team 'agent' nothing at all \(observations of size 0\)"):
+        train(tmp_path, size=0)
+
+
+def test_an_episode_that_never_ends_is_told_and_given_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ShoalError, match=r"game \d of vices:make has not ended its episode after 50 steps; cut its"):
+        train(tmp_path, endless=True, longest=50)
+    assert train(tmp_path, endless=True, longest=50, limit=20).steps >= 40
+
+
+def test_what_does_not_end_is_told_of_before_it_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.evaluate.MANY", 20)
+    env, told = make("vices:make", endless=True), []
+    play = evaluator(env, {TEAM: chance(env.teams[TEAM])}, 2, False, 1, Settings(longest=60), None, told.append)
+    with contextlib.closing(play), pytest.raises(ShoalError, match="has not ended its episode after 60 steps"):
+        play({TEAM: ()}, 0, clock())
+    (sentence,) = told
+    assert "game 0 of vices:make has not ended its episode after 20 steps" in sentence and "--env.limit" in sentence
+
+
+def test_a_compiled_game_that_never_ends_is_given_up_too() -> None:
+    env = make("test/mortal", n=2, length=60)
+    players = {team: chance(spec) for team, spec in env.teams.items()}
+    nothing = {team: () for team in players}
+    with pytest.raises(ShoalError, match="has not ended its episode after 59 steps"):
+        evaluator(env, players, 2, False, 0, Settings(longest=59))(nothing, 0, clock())
+    assert evaluator(env, players, 2, False, 0, Settings(longest=60))(nothing, 0, clock()).length.tolist() == [60, 60]
