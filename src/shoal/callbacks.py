@@ -29,7 +29,7 @@ class Run:
     config: Config
     log: Log
     learners: Callable[[], dict[str, Any]]  # every team's as they are now, on the host
-    stop: Callable[[], None]  # ends the run early, as Ctrl-C would: saved, evaluated, and fit to be resumed
+    stop: Callable[[], None]  # ends the run early: saved, evaluated, and fit to be resumed
     steps: int = 0  # environment steps so far
     seconds: float = 0.0  # of training so far
 

@@ -22,7 +22,7 @@ import numpy as np
 from . import runs
 from .types import ShoalError, TrainState
 
-FOLDER, STATE, ABOUT = "checkpoints", "state.safetensors", "checkpoint.json"
+FOLDER, STATE, ABOUT = runs.CHECKPOINTS, "state.safetensors", "checkpoint.json"
 BEST = "best/"  # in front of the names of arrays that are not the state's, but the best policy's so far
 FORMAT = 2
 

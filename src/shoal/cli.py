@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -269,8 +271,14 @@ def _first(args: list[str], otherwise: str) -> tuple[str, list[str]]:
 
 
 def entry() -> None:
-    """The console script."""
-    sys.exit(main())
+    """The console script; a thread that somebody left running, such as a compiler's, ends with it."""
+    code = main()
+    others = set(threading.enumerate()) - {threading.current_thread()}
+    if any(not thread.daemon for thread in others):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -21,24 +21,26 @@ class Point(NamedTuple):
 
 
 def draw(
-    path: Path, title: str, points: list[Point], training: list[tuple[int, dict[str, float]]], random: Episodes
+    path: Path, title: str, points: list[Point], training: list[tuple[int, dict[str, float]]], random: Episodes | None
 ) -> None:
-    """One panel per team: evaluations with the middle half of their episodes, training returns, the random level."""
+    """One panel per team: evaluations with the middle half of their episodes, training returns, the random level.
+
+    That of a run that was told to stop may not have been played."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    teams = list(random.returns)
+    teams = list(points[0].played.returns)
     figure = Figure(figsize=(1.2 + 5.8 * len(teams), 4.4), layout="constrained", dpi=130)
     FigureCanvasAgg(figure)
     figure.suptitle(title, x=0.01, ha="left", color=INK, fontsize=11, fontweight="bold")
     for axes, team in zip(figure.subplots(1, len(teams), squeeze=False)[0], teams, strict=True):
-        _panel(axes, team, points, training, float(random.returns[team].mean()))
+        _panel(axes, team, points, training, random and float(random.returns[team].mean()))
     temporary = path.with_name(path.name + ".tmp")
     figure.savefig(temporary, format="png")
     temporary.replace(path)
 
 
-def _panel(axes: Any, team: str, points: list[Point], training: list, level: float) -> None:
+def _panel(axes: Any, team: str, points: list[Point], training: list, level: float | None) -> None:
     steps = np.array([point.step for point in points])
     episodes = np.stack([point.played.returns[team].mean(1) for point in points])  # [points,episodes]
     low, high = np.quantile(episodes, (0.25, 0.75), axis=1)
@@ -47,7 +49,8 @@ def _panel(axes: Any, team: str, points: list[Point], training: list, level: flo
         axes.plot(*zip(*seen, strict=True), color=FAINT, lw=0.9, label="training, exploring")
     axes.fill_between(steps, low, high, color=LINE, alpha=0.16, lw=0, label="middle half of episodes")
     axes.plot(steps, episodes.mean(1), color=LINE, lw=1.8, marker="o", ms=4, clip_on=False, label="evaluation, mean")
-    axes.axhline(level, color=INK, lw=1.1, ls=(0, (5, 4)), label=f"random play ({level:.1f})")
+    if level is not None:
+        axes.axhline(level, color=INK, lw=1.1, ls=(0, (5, 4)), label=f"random play ({level:.1f})")
     axes.set_xlabel("environment steps", color=INK)
     axes.set_ylabel(f"return of one agent of team {team}", color=INK)
     axes.xaxis.set_major_formatter(short)

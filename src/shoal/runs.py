@@ -28,7 +28,11 @@ from .types import ShoalError
 CONFIG, METRICS, EPISODES, SUMMARY = "config.json", "metrics.jsonl", "episodes.csv", "summary.json"
 GROUP = "group.json"  # of a folder that holds the runs of several seeds
 LOCK = ".lock"  # held by the process that trains
+CLAIM = ".claim"  # ends the name of a file beside a folder that is about to be made
 FAULTS = "faults.jsonl"  # only if an environment on the host broke
+CHECKPOINTS = "checkpoints"
+FREE = ("out", "name", "seeds", "devices", "workers", "patience", "tolerance", "keep", "save_every")
+UNDECIDED = (*FREE, "film", "track", "project")  # settings that do not decide what is learnt
 DEEPEST = 100  # tables inside each other in a file
 CURVE, POLICY, BEST, TENSORBOARD = "curve.png", "policy", "best", "tensorboard"
 
@@ -56,6 +60,49 @@ def plan(config: Config) -> Path:
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise ShoalError(f"the run folder {path} cannot be made, as {there} cannot be written to: choose another out")
     return path
+
+
+@contextlib.contextmanager
+def claimed(config: Config) -> Iterator[Path]:
+    """Where the run will go, and nobody else's as long as this lasts: compiling takes a while.
+
+    The folder itself is made once there is something to write; nothing stays behind if there never is."""
+    first = path = plan(config)
+    missing, again = [parent for parent in path.parents if not parent.exists()], 2
+    with contextlib.ExitStack() as claims:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            claims.callback(_remove_empty, missing)
+            while not _claim(path, claims):
+                if config.settings.name:
+                    raise ShoalError(f"{path} is being made by another process: choose another name or out")
+                path, again = first.with_name(f"{first.name}-{again}"), again + 1
+        except OSError as error:
+            raise ShoalError(f"the run folder {path} cannot be made ({error.strerror}): choose another out") from None
+        yield path
+
+
+def _claim(path: Path, claims: contextlib.ExitStack) -> bool:
+    """Whether the name is ours now, until the claims are given up; whoever dies lets go."""
+    sign = path.with_name(f".{path.name}{CLAIM}")
+    with contextlib.ExitStack() as mine:
+        file = mine.enter_context(sign.open("w"))
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        if path.exists() or not sign.exists() or sign.stat().st_ino != os.fstat(file.fileno()).st_ino:
+            return False  # whoever had the name has made the folder, or has just given it up
+        mine.callback(sign.unlink, missing_ok=True)
+        claims.enter_context(mine.pop_all())
+    return True
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Those of them that nothing was written to."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def _interrupted(path: Path) -> bool:
@@ -115,6 +162,31 @@ def reopen(path: Path) -> None:
     """What an earlier end left behind is not of the run as it goes on."""
     (path / SUMMARY).unlink(missing_ok=True)
     shutil.rmtree(path / POLICY, ignore_errors=True)
+
+
+def unbegun(path: Path) -> bool:
+    """Whether a run ended before its first checkpoint, and so before its first step."""
+    saved = any(place.name.isdigit() for place in (path / CHECKPOINTS).glob("*"))
+    if saved or any((path / name).exists() for name in (SUMMARY, POLICY)):
+        return False
+    lines = (path / METRICS).read_text().splitlines() if (path / METRICS).exists() else []
+    return not any('"env_step": 0,' not in line for line in lines[:-1])  # the last may be cut
+
+
+def emptied(path: Path) -> None:
+    """Without what such a run left; its config stays."""
+    for name in (METRICS, EPISODES, FAULTS):
+        (path / name).unlink(missing_ok=True)
+    for name in (TENSORBOARD, BEST, CHECKPOINTS):
+        shutil.rmtree(path / name, ignore_errors=True)
+
+
+def difference(saved: Any, now: Any, name: str = "") -> str:
+    """The first thing in which two configs differ that both have and that decides what is learnt, in words."""
+    if isinstance(saved, dict) and isinstance(now, dict):
+        both = (key for key in saved if key in now and key not in UNDECIDED)
+        return next(filter(None, (difference(saved[key], now[key], key) for key in both)), "")
+    return "" if saved == now else f"{name} is {now!r}, not {saved!r}"
 
 
 def no_run(path: Path, what: str) -> ShoalError:

@@ -7,6 +7,7 @@ to the bit as if it had been trained alone.
 from __future__ import annotations
 
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,13 @@ def train(config: Config, quiet: bool = False) -> Result:
     """All seeds of a config; scores are means over them."""
     s = config.settings
     config = replace(config, settings=replace(s, devices=s.devices or 1, workers=_workers(config)))
-    path = runs.plan(config)
     content = {"seeds": list(range(s.seed, s.seed + s.seeds)), "config": config.to_json()}
-    try:
-        path.mkdir(parents=True)
-        runs.write_json(path / runs.GROUP, content)
-    except OSError as error:
-        raise ShoalError(f"the group folder {path} cannot be made ({error.strerror}): choose another out") from None
+    with runs.claimed(config) as path:
+        try:
+            path.mkdir()
+            runs.write_json(path / runs.GROUP, content)
+        except OSError as error:
+            raise ShoalError(f"the group folder {path} cannot be made ({error.strerror}): choose another out") from None
     return _go(path, content, quiet, config.trust)
 
 
@@ -100,6 +101,8 @@ def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Resul
         print(f"stopped: shoal resume {path}{_flag(content)} goes on", flush=True)
     failed = [run.name for run, outcome in outcomes.items() if outcome.state == group.FAILED]
     stopped = max((outcome.code - 128 for outcome in outcomes.values() if outcome.state == group.STOPPED), default=0)
+    if stopped == signal.SIGINT:
+        raise KeyboardInterrupt  # as of one run
     if failed and not stopped:
         why = "; ".join(f"{name} failed: {outcomes[path / name].told}" for name in failed)
         raise Unfinished(f"{why} (shoal resume {path}{_flag(content)} tries again what is not finished)")

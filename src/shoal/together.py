@@ -80,7 +80,7 @@ class Asked(Stop):
     def _note(self, number: int, frame: Any) -> None:
         super()._note(number, frame)
         for other in self.others:
-            other.signal = number
+            other.signal, other.hasty = number, True
 
 
 def program(loop: Loop, iterations: int) -> Any:

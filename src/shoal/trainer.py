@@ -32,6 +32,8 @@ from .policies import Best
 from .trust import NOTHING, Trust, needed
 from .types import Clock, ShoalError, TrainState
 
+GRACE = 5.0  # seconds that the last evaluations of a run may take that was told to stop
+
 
 @dataclass(frozen=True)
 class Result:
@@ -40,10 +42,10 @@ class Result:
     path: Path
     scores: dict[str, float]
     before: dict[str, float]
-    random: dict[str, float]
+    random: dict[str, float]  # empty if it was stopped before that was played
     steps: int
     seconds: float  # of training alone
-    stopped: int = 0  # the signal that ended it early
+    stopped: int = 0  # the number of the signal that ended it early; a callback ends it as SIGTERM does
     best: Best | None = None  # the evaluation whose policy is kept in the run's `best` folder
 
 
@@ -52,6 +54,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.signal = 0
+        self.hasty = False  # it came from outside: whoever sent it is waiting
         self.before: dict[int, Any] = {}
 
     def __enter__(self) -> Stop:
@@ -65,10 +68,10 @@ class Stop:
 
     def ask(self) -> None:
         """The same from within."""
-        self.signal = self.signal or signal.SIGTERM
+        self.signal = self.signal or int(signal.SIGTERM)
 
     def _note(self, number: int, frame: Any) -> None:
-        self.signal = number
+        self.signal, self.hasty = number, True
         self.__exit__()
 
 
@@ -105,24 +108,38 @@ class Trainer:
 
     def run(self) -> Result:
         """From the beginning."""
-        path = runs.plan(self.config)
+        with runs.claimed(self.config) as path:
+            self._introduce(path)
+            with self._held():
+                program, before = self._prepare()
+                runs.create(path, self.config)
+                with runs.held(path):
+                    return self._open(path, program, before)
+
+    def _open(self, path: Path, program: Any, before: Episodes) -> Result:
+        """The first line of the log, and all that follows."""
+        with Log(path) as log:
+            self._attend(path, log)
+            self._note_evaluation(before, self._learners())
+            return self._go(program)
+
+    def _begin_anew(self, path: Path) -> Result:
+        """In the folder of a run that ended before anything of it was saved."""
+        self.display.say(f"{path} has no checkpoint yet: it begins anew")
         self._introduce(path)
-        with self._held():
-            program, before = self._prepare()
-            if self.stop.signal:
-                raise KeyboardInterrupt  # nothing was trained, nothing is written
-            runs.create(path, self.config)
-            with runs.held(path), Log(path) as log:
-                self._attend(path, log)
-                self._note_evaluation(before, self._learners())
-                return self._go(program)
+        program, before = self._prepare()
+        runs.emptied(path)
+        return self._open(path, program, before)
 
     def resume(self, path: Path) -> Result:
-        """From the newest checkpoint that is whole."""
+        """From the newest checkpoint that is whole; from the beginning if there never was one."""
         with runs.held(path), self._held():
+            if runs.unbegun(path):
+                return self._begin_anew(path)
             state, about, wrong = checkpoint.newest(path, self.loop.template(self.config.settings.seed))
             for sentence in wrong:
                 self.display.say(f"{sentence}; using the one before")
+            self._refuse_another(path, about)
             self.saved = steps = about["steps"]
             self.due = [step for step in self.due if step > steps]
             self.display.say(f"resuming {path} at {steps:,} of {self.config.settings.steps:,} steps")
@@ -140,6 +157,15 @@ class Trainer:
                     best = checkpoint.best(checkpoint.place(path, steps), self._learners())
                     self.best.restore(Best(**about["best"]), best)
                 return self._go(program)
+
+    def _refuse_another(self, path: Path, about: dict[str, Any]) -> None:
+        """What decides a run is what it was begun with."""
+        other = runs.difference(about.get("config"), self.config.to_json())
+        if other:
+            raise ShoalError(
+                f"{path / runs.CONFIG} says {other} as in its checkpoint: put it back, or begin another run with"
+                f" shoal train {path / runs.CONFIG}"
+            )
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
@@ -181,6 +207,8 @@ class Trainer:
         self.hooks.call("on_end", self.notes.run, result)
         if self.failure:
             raise self.failure
+        if self.stop.signal == signal.SIGINT:
+            raise KeyboardInterrupt  # all is written; whoever goes on from run to run shall not
         return result
 
     def _loop(self) -> Loop:
@@ -218,12 +246,19 @@ class Trainer:
 
     def _prepare(self) -> tuple[Any, Episodes]:
         """The opening state; the compiled program and the scores before any training."""
-        with self.display.waiting("compiling the training program"), ThreadPoolExecutor(1) as pool:
-            self.state = self.loop.init(self.config.settings.seed)
-            learners = self._learners()
-            compiled = pool.submit(self.loop.compile, self.state, sizing.iterations(self.config, learners))
-            before = self._evaluate(learners, 0, self._halted)  # here, as worker processes end with their thread
-            return compiled.result(), before
+        pool = ThreadPoolExecutor(1)
+        try:
+            with self.display.waiting("compiling the training program"):
+                self.state = self.loop.init(self.config.settings.seed)
+                learners = self._learners()
+                compiled = pool.submit(self.loop.compile, self.state, sizing.iterations(self.config, learners))
+                before = self._evaluate(learners, 0, self._halted)  # here, as worker processes end with their thread
+                program = compiled.result()
+        finally:
+            pool.shutdown(wait=False)  # of a compiler nobody waits for
+        if self.stop.signal:
+            raise KeyboardInterrupt  # nothing was trained, nothing is written
+        return program, before
 
     def _train(self, program: Any, keeper: checkpoint.Keeper) -> None:
         s = self.config.settings
@@ -304,24 +339,17 @@ class Trainer:
     def _finish(self, learners: dict) -> Result:
         """The last evaluation, the random level, the curve, the summary."""
         s, run = self.config.settings, self.notes.run
-        if self.stop.signal:
-            self.display.say(f"stopping early at {self.steps:,} steps, as asked")
-        if self.notes.history.points[-1].step < self.steps:  # it was not stopped at an evaluation
-            self._note_evaluation(self._evaluate(learners, self.steps), learners)
-        guessers = {team: algorithms.chance(spec) for team, spec in self.config.sides.items()}
-        nothing = {team: () for team in guessers}
-        with contextlib.closing(self._evaluator(guessers, False)) as chance:
-            random = chance(nothing, s.seed, clock(self.config, 0))
+        random = self._last_looks(learners)
         title, history = f"{self.config.label} on {self.config.env}, seed {s.seed}", self.notes.history
         curve.draw(run.path / runs.CURVE, title, history.points, history.training, random)
         result = Result(
             run.path,
             scores=history.points[-1].played.score(),
             before=history.before,
-            random=random.score(),
+            random=random.score() if random else {},
             steps=run.steps,
             seconds=run.seconds,
-            stopped=self.stop.signal,
+            stopped=int(self.stop.signal),
             best=self.best.best,
         )
         facts = vars(result) | {"path": str(run.path), "steps_per_second": run.steps / max(run.seconds, 1e-9)}
@@ -329,13 +357,35 @@ class Trainer:
         self._conclude(result)
         return result
 
+    def _last_looks(self, learners: dict) -> Episodes | None:
+        """The last evaluation, and how random play does; within GRACE seconds if somebody waits for the end."""
+        if self.stop.signal:
+            self.display.say(f"stopping early at {self.steps:,} steps, as asked: all is saved")
+        until = time.monotonic() + (GRACE if self.stop.hasty else float("inf"))
+
+        def late() -> bool:
+            return time.monotonic() > until
+
+        last = self.notes.history.points[-1].step
+        guessers = {team: algorithms.chance(spec) for team, spec in self.config.sides.items()}
+        try:
+            if last < self.steps:  # it was not stopped at an evaluation
+                self._note_evaluation(self._evaluate(learners, self.steps, late), learners)
+            with contextlib.closing(self._evaluator(guessers, False)) as chance:
+                return chance({team: () for team in guessers}, self.config.settings.seed, clock(self.config, 0), late)
+        except Halted:
+            last = self.notes.history.points[-1].step
+            self.display.say(f"evaluations are left out after {GRACE:g} s: scores are those at {last:,} steps")
+            return None
+
     def _conclude(self, result: Result) -> None:
         say = self.display.say
         say(
             f"{result.steps:,} steps in {result.seconds:.1f} s: {result.steps / max(result.seconds, 1e-9):,.0f} steps/s"
         )
         for team, score in result.scores.items():
-            say(f"team {team}: random {result.random[team]:.2f}, before {result.before[team]:.2f}, after {score:.2f}")
+            chance = f"random {result.random[team]:.2f}, " if result.random else ""
+            say(f"team {team}: {chance}before {result.before[team]:.2f}, after {score:.2f}")
         if result.best:
             best = result.best
             say(f"best: team {best.team} {best.score:.2f} after {best.steps:,} steps: {result.path / runs.BEST}")
@@ -344,9 +394,7 @@ class Trainer:
         if result.stopped:
             say(f"stopped before its {self.config.settings.steps:,} steps: shoal resume {result.path}{flag} goes on")
         elif flag:
-            say(
-                f"to play it again: shoal evaluate {result.path}{flag}, as it runs an environment that is not of Shoal's"
-            )
+            say(f"to play it again: shoal evaluate {result.path}{flag}, as the environment is one's own")
 
 
 def clock(config: Config, steps: int) -> Clock:
