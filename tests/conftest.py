@@ -1,17 +1,45 @@
 """Two CPU devices, programs that compile fast, and one compilation cache for all tests and all runs of them."""
 
 import os
+import subprocess
+import sys
+from importlib.metadata import version
 from pathlib import Path
 
+CACHE = Path(__file__).parent.parent / ".cache"
 # Before JAX starts: tests run a program once or twice, so it need not be a fast one. A quarter of the time to compile.
 QUICK = (
-    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    "--xla_backend_optimization_level=0",
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
 )
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK}".strip()
+
+
+def _known(flags: tuple[str, ...]) -> str:
+    """Those that this version of XLA has, as it ends a process over any other; asked once for each version."""
+    note = CACHE / f"xla-flags-{version('jaxlib')}"
+    if note.is_file():
+        return note.read_text()
+    told = " ".join(flags if _bears(flags) else filter(_bears, flags))
+    try:
+        CACHE.mkdir(exist_ok=True)
+        note.write_text(told)
+    except OSError:  # then the next one asks again
+        pass
+    return told
+
+
+def _bears(flags: str | tuple[str, ...]) -> bool:
+    words = flags if isinstance(flags, str) else " ".join(flags)
+    asked = [sys.executable, "-c", "import jax; jax.devices('cpu')"]
+    return not subprocess.run(asked, env=os.environ | {"XLA_FLAGS": words}, capture_output=True, check=False).returncode
+
+
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_known(QUICK)}".strip()
 
 import jax  # noqa: E402
 
 jax.config.update("jax_num_cpu_devices", 2)
-jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".cache" / "xla"))
+jax.config.update("jax_compilation_cache_dir", str(CACHE / "xla"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
 import io
 import json
 import os
@@ -15,7 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from shoal import cli
 from shoal.campaign import plan as planning
 from shoal.campaign import results, statistics, tables
 from shoal.campaign.statistics import estimate, improvement, iqm, profile
+from shoal.config import Settings
 from shoal.types import ShoalError
 
 ROOT = Path(__file__).parent.parent
@@ -222,8 +224,9 @@ def test_any_folder_of_runs_can_be_reported(whole: Path, tmp_path: Path, capsys:
     assert row == table(whole)[1] | {"scale_1": row["scale_1"], "random": row["random"], "scale_0": row["scale_0"]}
     again = tmp_path / "runs" / "twin"
     shutil.copytree(tmp_path / "runs" / "mine-0", again)
-    assert cli.main(["report", str(tmp_path / "runs")]) == 2
-    assert "the same run with the same seed" in capsys.readouterr().err
+    assert cli.main(["report", str(tmp_path / "runs")]) == 0  # nobody counts twice
+    assert "Left out: " in (said := capsys.readouterr().out) and "twin: it is the same run with the same seed" in said
+    assert table(tmp_path / "runs") == [row]
     config = json.loads((again / "config.json").read_text())
     (again / "config.json").write_text(json.dumps(config | {"settings": config["settings"] | {"evaluations": 5}}))
     assert cli.main(["report", str(tmp_path / "runs")]) == 0  # evaluated otherwise, it is another task
@@ -232,6 +235,87 @@ def test_any_folder_of_runs_can_be_reported(whole: Path, tmp_path: Path, capsys:
     capsys.readouterr()
     assert cli.main(["report", str(again)]) == 2
     assert "is one run" in capsys.readouterr().err
+
+
+def a_run(folder: Path, name: str, algorithm: str = "ppo", env: str = "mpe/simple_spread", **changes: Any) -> Path:
+    """A finished run that nobody trained; `changes` are options of its algorithm, or settings."""
+    settings = dataclasses.asdict(Settings()) | {"steps": 100, "evaluations": 1, "out": str(folder), "name": name}
+    settings |= {key: value for key, value in changes.items() if key in settings}
+    options = {"lr": 0.1, "hidden": 8} | {key: value for key, value in changes.items() if key not in settings}
+    spec = {"agents": [f"{env}_{i}" for i in range(50)], "obs": len(env)}  # as a game on the host has
+    side = {"algorithm": algorithm, "options": options, "spec": spec, "origin": {"sha256": name}}
+    path = folder / name
+    path.mkdir(parents=True)
+    saved = {"env": env, "options": {}, "teams": {"agent": side}, "settings": settings, "protocol": {}}
+    (path / "config.json").write_text(json.dumps(saved))
+    looks = [{"env_step": s, "evaluation/agent/return": s / 10, "evaluation/length": 5} for s in (0, 50, 100)]
+    (path / "metrics.jsonl").write_text("\n".join(map(json.dumps, looks)))
+    (path / "episodes.csv").write_text("env_step,episode,team,agent,return,length\n0,0,agent,a,1,5\n")
+    summary = {"stopped": 0, "random": {"agent": 0.0}, "steps": 100, "seconds": 1.0}
+    (path / "summary.json").write_text(json.dumps(summary))
+    return path
+
+
+def test_labels_name_only_what_differs(tmp_path: Path):
+    """Not what an environment is like, nor where a run lies or how it was watched; few options where they suffice."""
+    for seed, env in enumerate(("mpe/simple_spread", "gym:CartPole-v1", "pz:mpe2.simple_tag_v3")):
+        a_run(tmp_path, f"plain-{seed}", env=env, seed=seed, lr=0.1 * (seed + 1))
+    a_run(tmp_path, "alone", seed=7, devices=1, keep=5, track="wandb", save_every=10, workers=0)
+    a_run(tmp_path, "other", "dqn", seed=1, hidden=8)
+    many: dict[str, Any] = {"lr": 0.5, "hidden": 9, "layers": 3, "gamma": 0.5, "torso": "gru"}
+    a_run(tmp_path, "tuned", "dqn", seed=1, **many)
+    a_run(tmp_path, "long", seed=1, steps=2_000_000)
+    study = results.of_folders([tmp_path])
+    assert {(run.env, run.algorithm) for run in study.runs} == {
+        ("gym:CartPole-v1", "ppo"),
+        ("pz:mpe2.simple_tag_v3", "ppo"),
+        ("mpe/simple_spread steps=100", "ppo"),
+        ("mpe/simple_spread steps=100", "dqn lr=0.1"),
+        ("mpe/simple_spread steps=100", "dqn lr=0.5"),
+        ("mpe/simple_spread steps=2,000,000", "ppo"),
+    }
+    assert not study.left and len(study.runs) == 7
+
+
+def test_runs_that_cannot_be_reported_are_listed_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture):
+    for seed in range(2):
+        a_run(tmp_path / "runs", f"run-{seed}", seed=seed)
+    twin = a_run(tmp_path / "runs", "a-twin", seed=0)
+    (twin / "summary.json").unlink()  # the one that is finished counts, whichever comes first
+    a_run(tmp_path / "runs", "mine", "my_own")
+    for name, text in {"torn": "{", "empty": "{}", "bare": '{"settings": {"seed": 0}, "teams": []}'}.items():
+        (a_run(tmp_path / "runs", name) / "config.json").write_text(text)
+    assert cli.main(["report", str(tmp_path / "runs")]) == 0
+    said = capsys.readouterr().out
+    assert "a-twin: it is the same run with the same seed as " in said and "no algorithm 'my_own'" in said
+    assert all(f"{tmp_path / 'runs' / name}" in said for name in ("torn", "empty", "bare"))
+    (row,) = table(tmp_path / "runs")
+    assert (row["algorithm"], row["seeds"], row["failed"]) == ("ppo", "2", "0")
+    assert "my_own" in (tmp_path / "runs" / "report.html").read_text()
+
+
+def test_a_report_may_be_of_several_folders_a_selection_and_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture):
+    for place, algorithm in (("one", "ppo"), ("two", "mappo"), ("two", "dqn")):
+        for seed in range(2):
+            a_run(tmp_path / place, f"{algorithm}-{seed}", algorithm, seed=seed, lr=0.1 + 0.1 * (algorithm == "dqn"))
+    folders = [str(tmp_path / "one"), str(tmp_path / "two")]
+    assert cli.main(["report", *folders]) == 2 and "--out <folder>" in capsys.readouterr().err
+    out = tmp_path / "deep" / "report"
+    assert cli.main(["report", *folders, "--out", str(out), "--algorithms", "ippo,m*"]) == 0
+    assert [row["algorithm"] for row in table(out)] == ["mappo", "ppo"]
+    assert list(tmp_path.glob("one/*.html")) == [] and (out / "curves.png").read_bytes()[:4] == b"\x89PNG"
+    pictures = {"curves", "scores", "profiles", "improvement"}
+    kept = {path.name: path.read_bytes() for path in (out / "figures").iterdir()}
+    assert set(kept) == {f"{name}{kind}" for name in pictures for kind in (".svg", ".pdf")}
+    assert all(kept[f"{name}.pdf"][:4] == b"%PDF" and b"<svg" in kept[f"{name}.svg"] for name in pictures)
+    assert cli.main(["report", *folders, "--out", str(out), "--only", "two", "--envs", "mpe/*"]) == 0
+    assert [row["algorithm"] for row in table(out)] == ["dqn", "mappo"]
+    capsys.readouterr()
+    assert cli.main(["report", *folders, "--out", str(out), "--only", "nobody"]) == 2
+    assert "no run is left to report" in capsys.readouterr().err
+    (tmp_path / "file").write_text("")
+    assert cli.main(["report", *folders, "--out", str(tmp_path / "file" / "x")]) == 2
+    assert "cannot be written to" in (said := capsys.readouterr().err) and said.count("\n") == 1
 
 
 def test_runs_that_differ_are_told_apart():

@@ -109,6 +109,7 @@ def test_seeds_are_a_group_with_a_summary_that_is_not_run_again(
 ) -> None:
     words = [*TINY.split(), "--out", str(tmp_path), "--name", "group"]
     assert main(["train", *words, "--seeds", "2"]) == 0
+    assert (tmp_path / "group" / "curve.png").read_bytes()[:4] == b"\x89PNG"
     told = json.loads((tmp_path / "group" / "group.json").read_text())
     scores = [json.loads((tmp_path / "group" / f"seed-{k}" / runs.SUMMARY).read_text())["scores"] for k in (0, 1)]
     assert told["seeds"] == [0, 1] and list(told["scores"].values()) == scores

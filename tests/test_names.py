@@ -16,7 +16,7 @@ from pettingzoo import ParallelEnv
 import shoal
 from shoal import checkpoint, cli, envs, runs
 from shoal.assemble import assemble
-from shoal.campaign.results import of_folder
+from shoal.campaign.results import of_folders
 from shoal.envs.matrix import MatrixGame
 from shoal.group import Follower
 from shoal.log import read, tag
@@ -103,7 +103,7 @@ def test_trap_40_teams_may_be_called_as_anything_of_ours(
     assert cli.main(["evaluate", str(run), "--episodes", "2", "--json", "--team", f"{other}=random"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert {team: score["return"] for team, score in told["teams"].items()} == {one: 4.0, other: -8.0}
-    study = of_folder(elsewhere / "all")
+    study = of_folders([elsewhere / "all"])
     assert not study.failures and {task.team: study.random(task) for task in study.tasks} == {one: 4.0, other: -8.0}
 
 

@@ -25,7 +25,7 @@ Shoal trains teams of agents.
   shoal evaluate <run> [options]            play a finished run's policy again
   shoal watch <run> [options]               write a video of it, or of `random <env>`
   shoal campaign <algorithms> <envs> …      train all of them with several seeds, and write a report
-  shoal report <folder>                     the same report on all runs in a folder
+  shoal report <folder> …                   the same report on all runs in some folders
   shoal list                                the algorithms and environments there are
   shoal info <algorithm or env>             what one of them is, and its options
   shoal check-env <env>                     does an environment keep the contract?

@@ -95,6 +95,8 @@ def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Resul
         summaries = {run.name: _summary(run) for run in outcomes if group.finished(run)}
         content |= _statistics(summaries)
         runs.write_json(path / runs.GROUP, content)
+        if summaries:
+            _draw(path)
     if not quiet:
         _tell(path, content)
     if not quiet and any(outcome.state == group.STOPPED for outcome in outcomes.values()):
@@ -145,6 +147,14 @@ def _statistics(summaries: dict[str, dict]) -> dict[str, Any]:
     }
 
 
+def _draw(path: Path) -> None:
+    """The learning curve of all that are finished: each, and their interquartile mean with its interval."""
+    from .campaign import plots
+    from .campaign.results import of_folders
+
+    plots.save(plots.curves(of_folders([path])), path / runs.CURVE)
+
+
 def _tell(path: Path, content: dict[str, Any]) -> None:
     """A table of the scores."""
     from rich.console import Console
@@ -162,4 +172,5 @@ def _tell(path: Path, content: dict[str, Any]) -> None:
     table.add_row("mean ± deviation between seeds", *means, style="bold")
     table.add_row("interquartile mean", *(f"{value:.2f}" for value in content["iqm"].values()))
     Console().print(table)
-    print(f"{content['finished']} of {len(content['seeds'])} seeds finished: {path / runs.GROUP}", flush=True)
+    done = f"{content['finished']} of {len(content['seeds'])} seeds finished"
+    print(f"{done}: {path / runs.GROUP}   curve: {path / runs.CURVE}", flush=True)

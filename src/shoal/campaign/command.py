@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from .. import group, runs
+from ..algorithms import ALIASES
 from ..flags import flags, parse
 from ..trust import EVERYTHING, NOTHING, Trust, needed
 from ..types import ShoalError
 from . import plan as planning
 from .plan import Plan
-from .results import Study, of_campaign, of_folder
+from .results import Run, Study, of_campaign, of_folders
 
 CAMPAIGN = "shoal campaign <algorithms> <envs> --out <folder>"
 TITLE = (
@@ -21,6 +23,10 @@ TITLE = (
     " those of shoal train, and go to every run. The same command, or shoal campaign <folder>, goes on with a campaign"
     " that was interrupted; shoal campaign <file>.toml reads one from a file. Environments of somebody's own, which a"
     " folder or a file names, are only run with --trust"
+)
+REPORT_TITLE = (
+    "Tables, curves and a report of all runs in some folders, such as runs/, a campaign's folder or that of shoal train"
+    " --seeds: shoal report runs/ --algorithms 'mappo,ippo*' --envs 'mpe/*' --out reports/first"
 )
 
 
@@ -64,17 +70,46 @@ def _side_by_side(plan: Plan) -> int:
     return max(len(os.sched_getaffinity(0)) // max(devices, 1), 1)
 
 
+@dataclass(frozen=True)
+class Report:
+    """What the report is of, and where it goes. Patterns are separated by commas, with * for anything."""
+
+    out: str = ""
+    """Folder that it is written to; empty takes the one the runs are in."""
+    only: str = ""
+    """Patterns of the runs to take, by the name of their folder or the one above, of algorithm or environment."""
+    algorithms: str = ""
+    """Patterns of the algorithms to take."""
+    envs: str = ""
+    """Patterns of the environments to take."""
+
+    def wants(self, run: Run) -> bool:
+        """Whether it is to be reported."""
+        places = (run.path.name, run.path.absolute().parent.name)
+        chosen = _matches(self.algorithms, run.algorithm) and _matches(self.envs, run.env)
+        return chosen and _matches(self.only, *places, run.algorithm, run.env)
+
+
+def _matches(patterns: str, *names: str) -> bool:
+    """Whether any name is as any pattern says, or none is asked for."""
+    words = [ALIASES.get(word.strip(), word.strip()) for word in patterns.split(",")]
+    return not patterns or any(fnmatchcase(name, word) for name in names for word in words)
+
+
 def report(args: list[str]) -> int:
     """The same report from any finished runs."""
-    if "--help" in args or "-h" in args:
-        print(
-            "shoal report <folder>: tables and a report of all run folders in a folder, such as those of one campaign,"
-        )
-        print("or of shoal train --seeds. They are written into that folder.")
-        return 0
-    if len(args) != 1 or args[0].startswith("-"):
-        raise ShoalError("say one folder of runs and nothing else: shoal report <folder>")
-    return publish(of_folder(Path(args[0])), Path(args[0]))
+    folders, words = [], list(args)
+    while words and not words[0].startswith("-"):
+        folders.append(Path(words.pop(0)))
+    how = parse(Report, Report(), words, "shoal report <folder> …", REPORT_TITLE)
+    if not folders:
+        raise ShoalError("say which folders the runs are in: shoal report <folder> …")
+    for folder in folders:
+        if not folder.is_dir():
+            raise ShoalError(f"there is no folder {folder}: say a folder that runs are in")
+    if len(folders) > 1 and not how.out:
+        raise ShoalError("say where a report on several folders goes: --out <folder>")
+    return publish(of_folders(folders, how.wants), Path(how.out) if how.out else folders[0])
 
 
 def publish(study: Study, folder: Path) -> int:
@@ -83,15 +118,25 @@ def publish(study: Study, folder: Path) -> int:
     from . import tables
 
     if len(study.failures) == len(study.runs):
-        run = study.runs[0]
-        raise ShoalError(
-            f"no run in {folder} has finished: {run.algorithm} on {run.env}, seed {run.seed}: {run.failure}"
-        )
-    tables.write(study, folder)
-    page.write(study, folder)
+        _refuse(study)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tables.write(study, folder)
+        page.write(study, folder)
+    except OSError as error:
+        why = error.strerror or error
+        raise ShoalError(f"the report cannot be written to {folder} ({why}): choose another --out") from None
     print(tables.markdown(study), end="")
     print(f"report: {folder / page.REPORT}   tables: {folder / tables.TABLE}, {folder / tables.TEXT}")
     return 1 if study.failures else 0
+
+
+def _refuse(study: Study) -> None:
+    """Say why there is nothing to report."""
+    for run in study.runs:
+        raise ShoalError(f"no run has finished: {run.algorithm} on {run.env}, seed {run.seed}: {run.failure}")
+    also = "".join(f"; {path} cannot be: {why}" for path, why in study.left[:1])
+    raise ShoalError(f"no run is left to report: let --only, --algorithms and --envs leave one over{also}")
 
 
 def _own(args: list[str]) -> tuple[Campaign, list[str], list[str]]:

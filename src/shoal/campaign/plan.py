@@ -140,8 +140,8 @@ def _same_grid(env: str, grids: list[tuple[str, dict[str, Any]]]) -> None:
             if value != asked[name]:
                 flag = f"--{name.replace('_', '-')}"
                 raise ShoalError(
-                    f"runs on {env} cannot be compared, as {name} is {_told(asked[name])} for {first} and"
-                    f" {_told(value)} for {other}: give all of them the same {flag}"
+                    f"runs on {env} cannot be compared, as {name} is {told(asked[name])} for {first} and"
+                    f" {told(value)} for {other}: give all of them the same {flag}"
                 )
 
 
@@ -157,7 +157,7 @@ def contrast(one: Any, other: Any, name: str = "") -> str:
         for key in [*one, *(key for key in other if key not in one)]:
             if one.get(key) != other.get(key):
                 return contrast(one.get(key), other.get(key), key)
-    return f"{name} {_told(one)}, not {_told(other)}"
+    return f"{name} {told(one)}, not {told(other)}"
 
 
 def load(folder: Path, trust: Trust = NOTHING, again: Collection[tuple[str, str]] = ()) -> Plan:
@@ -297,5 +297,5 @@ def _slug(label: str) -> str:
     return re.sub(r"[^\w.+=-]+", "_", label.replace("/", "__").replace(":", "__")).strip("_.")
 
 
-def _told(value: Any) -> str:
+def told(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

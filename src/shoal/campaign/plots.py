@@ -21,7 +21,9 @@ INK, FAINT, GRID = "#33383d", "#7d8790", "#dfe4e8"
 IN_PAGE = {INK: "var(--ink)", FAINT: "var(--faint)", GRID: "var(--line)"}
 PANEL = (3.5, 2.75)  # inches
 CURVES = "curves.png"
+FIGURES, KINDS = "figures", (".svg", ".pdf")  # the folder of all pictures as files, and what they are
 LEVELS = 101
+LETTERS = 14  # of a legend, on an inch
 
 
 def style(study: Study, algorithm: str) -> dict[str, Any]:
@@ -30,7 +32,7 @@ def style(study: Study, algorithm: str) -> dict[str, Any]:
     return {"color": COLOURS[place % len(COLOURS)], "ls": DASHES[place // len(COLOURS) % len(DASHES)]}
 
 
-def curves(study: Study, path: Path | None = None) -> str:
+def curves(study: Study) -> Any:
     """A panel per task: the interquartile mean over seeds at every evaluation, with its interval."""
     columns = min(len(study.tasks), 2 if len(study.tasks) == 4 else 3)
     lines = -(-len(study.tasks) // columns)
@@ -46,12 +48,8 @@ def curves(study: Study, path: Path | None = None) -> str:
     handles = {
         label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=6, **_legend())
-    if path:
-        temporary = path.with_name(path.name + ".tmp")
-        figure.savefig(temporary, format="png", dpi=130, facecolor="white")
-        temporary.replace(path)
-    return _svg(figure)
+    _explained(figure, handles)
+    return figure
 
 
 def _curve(axes: Any, study: Study, task: Task) -> None:
@@ -62,8 +60,12 @@ def _curve(axes: Any, study: Study, task: Task) -> None:
         if mine:
             grid = mine[0].grid
             steps = max(steps, grid[-1])
-            guess = estimate([study.scores(task, algorithm).T])
-            _band(axes, grid, guess, algorithm, style(study, algorithm))
+            scores, look = study.scores(task, algorithm), style(study, algorithm)
+            guess = estimate([scores.T])
+            if len(study.algorithms) == 1 and len(mine) > 1:  # else there are too many lines to see anything
+                for place, line in enumerate(scores):
+                    axes.plot(grid, line, lw=0.7, alpha=0.4, color=look["color"], label="" if place else "each seed")
+            _band(axes, grid, guess, algorithm, look)
             seen += [value for line in guess if line is not None for value in line[1:]]
     if np.isfinite(seen[0]):  # else no run of this task has finished
         axes.axhline(seen[0], color=FAINT, lw=1.1, ls=(0, (5, 4)), label="random play")
@@ -77,7 +79,7 @@ def _curve(axes: Any, study: Study, task: Task) -> None:
     _plain(axes)
 
 
-def profiles(study: Study) -> str:
+def profiles(study: Study) -> Any:
     """The share of runs above every normalised score."""
     scores = {algorithm: study.normalised(algorithm) for algorithm in study.algorithms}
     everything = np.concatenate([runs for strata in scores.values() for runs in strata])
@@ -91,23 +93,23 @@ def profiles(study: Study) -> str:
     axes.set_xlim(levels[0], levels[-1])
     axes.set_ylim(-0.02, 1.02)
     _plain(axes)
-    figure.legend(loc="outside upper left", ncols=6, **_legend())
-    return _svg(figure)
+    _explained(figure, {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)})
+    return figure
 
 
-def aggregates(study: Study, totals: Sequence[Total]) -> str:
+def aggregates(study: Study, totals: Sequence[Total]) -> Any:
     """Normalised interquartile means over all tasks."""
     marks = [(total.algorithm, total.iqm, style(study, total.algorithm)["color"]) for total in totals]
     return _dots(marks, "normalised score, interquartile mean over all runs", None)
 
 
-def chances(study: Study, duels: Sequence[Duel]) -> str:
+def chances(study: Study, duels: Sequence[Duel]) -> Any:
     """Probabilities of improvement."""
     marks = [(f"{d.one} over {d.other}", d.chance, style(study, d.one)["color"]) for d in duels]
     return _dots(marks, "probability that a run of the one beats a run of the other", 0.5)
 
 
-def _dots(marks: list[tuple[str, Estimate, str]], about: str, middle: float | None) -> str:
+def _dots(marks: list[tuple[str, Estimate, str]], about: str, middle: float | None) -> Any:
     """A dot with its interval on each line, the first on top."""
     figure = _figure(6.6, 0.75 + 0.27 * len(marks))
     axes = figure.subplots()
@@ -126,7 +128,7 @@ def _dots(marks: list[tuple[str, Estimate, str]], about: str, middle: float | No
     _plain(axes, "x")
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    return _svg(figure)
+    return figure
 
 
 def _band(axes: Any, x: np.ndarray, guess: Estimate, label: str, how: dict[str, Any]) -> None:
@@ -143,8 +145,13 @@ def _plain(axes: Any, lines: str = "y") -> None:
     axes.tick_params(color=FAINT, labelcolor=INK, labelsize=8.5)
 
 
-def _legend() -> dict[str, Any]:
-    return {"frameon": False, "fontsize": 9, "labelcolor": INK, "handlelength": 1.6, "columnspacing": 1.4}
+def _explained(figure: Any, handles: dict[str, Any]) -> None:
+    """A legend above all, in as many columns as have room; what is no algorithm comes last."""
+    handles |= {name: handles.pop(name) for name in ("each seed", "random play") if name in handles}
+    columns = int(figure.get_figwidth() * LETTERS / (max(map(len, handles), default=0) + 6))
+    look = {"frameon": False, "fontsize": 9, "labelcolor": INK, "handlelength": 1.6, "columnspacing": 1.4}
+    place = {"loc": "outside upper left", "ncols": min(max(columns, 1), 6)}
+    figure.legend(handles.values(), handles.keys(), **look, **place)
 
 
 def _figure(width: float, height: float) -> Any:
@@ -156,7 +163,18 @@ def _figure(width: float, height: float) -> Any:
     return figure
 
 
-def _svg(figure: Any) -> str:
+def save(figure: Any, path: Path) -> None:
+    """As a file of its own, of the kind that its name says."""
+    from matplotlib import rc_context
+
+    temporary, kind = path.with_name(path.name + ".tmp"), path.suffix[1:]
+    dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)  # equal runs, equal files
+    with rc_context({"svg.hashsalt": "shoal", "pdf.fonttype": 42}):
+        figure.savefig(temporary, format=kind, dpi=130, facecolor="white", metadata=dates)
+    temporary.replace(path)
+
+
+def inline(figure: Any) -> str:
     """Only the drawing: text stays text, nothing refers to anything outside, and inks are the page's."""
     from matplotlib import rc_context
 

@@ -49,26 +49,42 @@ dt { color: var(--faint); } dd { margin: 0; }
 
 
 def write(study: Study, folder: Path) -> None:
-    """The page, and the curves as a picture beside it."""
-    curves = plots.curves(study, folder / plots.CURVES)
-    tables.replace_text(folder / REPORT, page(study, folder, curves))
+    """The page, the curves as a picture beside it, and every picture as a file for papers."""
+    pictures = figures(study)
+    tables.replace_text(folder / REPORT, page(study, folder, pictures))
+    plots.save(pictures["curves"], folder / plots.CURVES)
+    (folder / plots.FIGURES).mkdir(exist_ok=True)
+    for name, picture in pictures.items():
+        for kind in plots.KINDS:
+            plots.save(picture, folder / plots.FIGURES / f"{name}{kind}")
 
 
-def page(study: Study, folder: Path, curves: str) -> str:
+def figures(study: Study) -> dict[str, Any]:
+    """The curves; of several algorithms that can be compared also what follows from their normalised scores."""
+    drawn = {"curves": plots.curves(study)}
+    if len(study.algorithms) > 1 and study.comparable:
+        drawn["scores"] = plots.aggregates(study, tables.totals(study))
+        drawn["profiles"] = plots.profiles(study)
+        drawn["improvement"] = plots.chances(study, tables.duels(study))
+    return drawn
+
+
+def page(study: Study, folder: Path, pictures: dict[str, Any]) -> str:
     """All of it."""
+    drawn = {name: plots.inline(picture) for name, picture in pictures.items()}
     title = (
         f"{folder.absolute().name}: {_count(len(study.algorithms), 'algorithm')} on {_count(len(study.tasks), 'task')}"
     )
-    several = len(study.algorithms) > 1 and bool(study.comparable)
+    several = "profiles" in drawn
     parts = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="faint">{escape(_runs(study))}</p>',
         _remarks(study),
         _section("Scores", _scores(study)),
-        *([_section("Over all tasks", _aggregate(study))] if several else []),
-        _section("Learning curves", CURVES_TOLD, curves),
-        *([_section("Performance profiles", PROFILES_TOLD, plots.profiles(study))] if several else []),
-        *([_section("Probability of improvement", DUELS_TOLD, _duels(study))] if several else []),
+        *([_section("Over all tasks", _aggregate(study, drawn["scores"]))] if several else []),
+        _section("Learning curves", CURVES_TOLD, drawn["curves"]),
+        *([_section("Performance profiles", PROFILES_TOLD, drawn["profiles"])] if several else []),
+        *([_section("Probability of improvement", DUELS_TOLD, drawn["improvement"])] if several else []),
         _section("What was run", _protocol(study)),
         _section("Every run", _every_run(study, folder)),
         _section("Settings", SETTINGS_TOLD, _settings(study)),
@@ -130,8 +146,7 @@ def _middle(row: tables.Row) -> float:
     return float("-inf") if row.iqm is None else float(row.iqm.value)
 
 
-def _aggregate(study: Study) -> str:
-    found = tables.totals(study)
+def _aggregate(study: Study, picture: str) -> str:
     scales = []
     for task in study.comparable:
         low, high = study.scale(task)
@@ -143,11 +158,7 @@ def _aggregate(study: Study) -> str:
         f" together. Intervals: {LEVEL:.0%}, stratified bootstrap over the seeds of each task, {RESAMPLES:,} draws."
     )
     marks = _table(("task", "0 and 1 are", "0", "1"), scales, 2)
-    return f"<p>{escape(told)}</p>{plots.aggregates(study, found)}{marks}"
-
-
-def _duels(study: Study) -> str:
-    return plots.chances(study, tables.duels(study))
+    return f"<p>{escape(told)}</p>{picture}{marks}"
 
 
 def _protocol(study: Study) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,8 @@ from .plan import Plan
 from .statistics import Strata
 
 DEEP = 3  # folders below the one given, in which run folders are looked for
+FEW = 3  # options that a label names even where fewer would tell runs apart
+PLAYED = ("games", "window")  # settings of a run that its algorithm learns otherwise with
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Study:
 
     runs: list[Run]
     scales: dict[str, list[float]]  # that the user has given
+    left: list[Left] = field(default_factory=list)  # run folders that are not among them
 
     @cached_property
     def algorithms(self) -> list[str]:
@@ -145,70 +148,137 @@ def of_campaign(folder: Path, plan: Plan) -> Study:
     return Study(found, plan.scales)
 
 
-def of_folder(folder: Path) -> Study:
-    """Every run folder in a folder, labelled by what tells them apart."""
-    if (folder / planning.FILE).exists():
-        return of_campaign(folder, planning.read(folder))
-    if (folder / runs.CONFIG).exists():
-        raise ShoalError(f"{folder} is one run: say the folder that its runs are in")
-    paths = list(_run_folders(folder, DEEP))
+class Left(NamedTuple):
+    """A run folder that is in no table."""
+
+    path: Path
+    why: str
+
+
+def of_folders(folders: Sequence[Path], wanted: Callable[[Run], bool] = lambda run: True) -> Study:
+    """All runs in some folders that are wanted, labelled by what tells these apart; one campaign is read as such."""
+    first = folders[0]
+    if len(folders) == 1 and (first / planning.FILE).exists():
+        study = of_campaign(first, planning.read(first))
+        return replace(study, runs=[run for run in study.runs if wanted(run)])
+    if len(folders) == 1 and (first / runs.CONFIG).exists():
+        raise ShoalError(f"{first} is one run: say the folder that its runs are in")
+    paths = list(dict.fromkeys(path for folder in folders for path in _run_folders(folder, DEEP + 1)))
     if not paths:
-        raise ShoalError(f"{folder} has no run folders: say a folder that runs are in")
-    saved = [runs.read_json(path / runs.CONFIG, "a run folder") for path in paths]
-    configs = [planning.plain(config) for config in saved]
-    whose = labels([(_players(config), config["teams"] | _settings(config, False)) for config in configs])
-    where = labels([(config["env"], config["options"] | _settings(config, True)) for config in configs])
-    seeds = [config["settings"]["seed"] for config in saved]
-    bare = [Run(*each) for each in zip(paths, whose, where, seeds, configs, strict=True)]
-    bare.sort(key=lambda run: (run.env, run.algorithm, run.seed))
-    _check(bare)
-    return Study([read(run) for run in bare], {})
-
-
-def _settings(config: dict[str, Any], grid: bool) -> dict[str, Any]:
-    """Those that say when and how a run is evaluated, which make another task of an environment, or all others."""
-    return {name: value for name, value in config["settings"].items() if (name in planning.GRID) == grid}
-
-
-def _check(found: list[Run]) -> None:
-    """Nobody counts twice."""
-    places: dict[tuple, Run] = {}
-    for run in found:
-        twin = places.setdefault((run.algorithm, run.env, run.seed), run)
-        if twin is not run:
-            raise ShoalError(f"{twin.path} and {run.path} are the same run with the same seed: move one elsewhere")
+        raise ShoalError(f"{' and '.join(map(str, folders))} has no run folders: say a folder that runs are in")
+    left, bare = [], []
+    for path in paths:
+        run = _bare(path)
+        if isinstance(run, Left):
+            left.append(run)
+        elif wanted(run):
+            bare.append(run)
+    found = _labelled(bare)
+    found.sort(key=lambda run: (run.env, run.algorithm, run.seed))
+    once, twins = _once([read(run) for run in found])
+    return Study(once, {}, [*left, *twins])
 
 
 def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
-    for path in sorted(entry for entry in folder.glob("*") if entry.is_dir()):
-        if (path / runs.CONFIG).exists():
-            yield path
-        elif depth > 1:
+    if (folder / runs.CONFIG).exists():
+        yield folder
+    elif depth > 0 and folder.is_dir():
+        for path in sorted(folder.iterdir()):
             yield from _run_folders(path, depth - 1)
 
 
-def _players(config: dict[str, Any]) -> str:
-    names = [one["algorithm"] for one in config["teams"].values()]
-    return "+".join(names if len(set(names)) > 1 else names[:1])
+def _bare(path: Path) -> Run | Left:
+    """A run by its config alone, called by its algorithms and its environment, or why it is none."""
+    try:
+        saved = runs.read_json(path / runs.CONFIG, "a run folder")
+        config, seed = planning.plain(saved), saved["settings"]["seed"]
+        names = [one["algorithm"] for one in config["teams"].values()]
+        for name in names:
+            algorithms.find(name)
+        run = Run(path, "+".join(names if len(set(names)) > 1 else names[:1]), str(config["env"]), seed, config)
+        _task(run).update(_facts(run, False))
+        return run if run.grid.size else Left(path, "it has no evaluations")
+    except ShoalError as error:
+        return Left(path, str(error))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return Left(path, f"its {runs.CONFIG} is not as this version of shoal writes it")
+
+
+def _labelled(bare: list[Run]) -> list[Run]:
+    """Environments by what makes them other tasks, then the algorithms of each by what makes them others."""
+    where = labels([(run.env, _task(run)) for run in bare])
+    bare = [replace(run, env=env) for run, env in zip(bare, where, strict=True)]
+    told = []
+    for env in dict.fromkeys(where):
+        mine = [run for run in bare if run.env == env]
+        for name in dict.fromkeys(run.algorithm for run in mine):
+            alike = [run for run in mine if run.algorithm == name]
+            one = all(_uniform(run) for run in alike)
+            whose = labels([(name, _facts(run, one)) for run in alike])
+            told += [replace(run, algorithm=label) for run, label in zip(alike, whose, strict=True)]
+    return told
+
+
+def _task(run: Run) -> dict[str, Any]:
+    """What makes another task of an environment: its options, and when and how a run is evaluated."""
+    options = {f"env.{name}": value for name, value in run.config["options"].items()}
+    return options | {name: run.config["settings"][name] for name in planning.GRID}
+
+
+def _facts(run: Run, uniform: bool) -> dict[str, Any]:
+    """What makes another algorithm of one: its options, and how much it plays between updates."""
+    teams, settings = run.config["teams"], run.config["settings"]
+    facts = {name: settings[name] for name in PLAYED}
+    for team, one in list(teams.items())[: 1 if uniform else None]:
+        facts |= {name if uniform else f"{team}.{name}": value for name, value in one["options"].items()}
+    return facts
+
+
+def _uniform(run: Run) -> bool:
+    """Whether all teams have the same options."""
+    options = [one["options"] for one in run.config["teams"].values()]
+    return all(other == options[0] for other in options)
+
+
+def _once(found: list[Run]) -> tuple[list[Run], list[Left]]:
+    """Nobody counts twice: of runs that are the same, the first that is finished."""
+    places: dict[tuple, Run] = {}
+    for run in sorted(found, key=lambda run: bool(run.failure)):
+        places.setdefault((run.algorithm, run.env, run.seed), run)
+    kept = list(places.values())
+    twins = [(run, places[run.algorithm, run.env, run.seed]) for run in found if all(run is not one for one in kept)]
+    left = [Left(run.path, f"it is the same run with the same seed as {twin.path}") for run, twin in twins]
+    return [run for run in found if any(run is one for one in kept)], left
 
 
 def labels(named: list[tuple[str, dict[str, Any]]]) -> list[str]:
     """Each name, and behind it the options in which it differs from others of that name."""
-    told = []
-    for name, options in named:
-        alike = [dict(_flat(other)) for other_name, other in named if other_name == name]
-        mine = dict(_flat(options))
-        differ = [key for key, value in mine.items() if any(other.get(key) != value for other in alike)]
-        told.append(" ".join([name, *(f"{key}={mine[key]}" for key in differ)]))
-    return told
+    told = {}
+    for name in dict.fromkeys(name for name, _ in named):
+        told[name] = _telling([options for other, options in named if other == name])
+    return [
+        " ".join([name, *(f"{key}={planning.told(options[key])}" for key in told[name] if key in options)])
+        for name, options in named
+    ]
 
 
-def _flat(options: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in options.items():
-        if isinstance(value, dict):
-            yield from _flat(value, prefix if name == "options" else f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+def _telling(alike: list[dict[str, Any]]) -> list[str]:
+    """Options that tell all of these apart: all that differ if they are few, else as few as will do."""
+    rows = [{key: repr(value) for key, value in options.items()} for options in alike]
+    keys = dict.fromkeys(key for row in rows for key in row)
+    differ = [key for key in keys if len({row.get(key) for row in rows}) > 1]
+    if len(differ) <= FEW:
+        return differ
+    chosen: list[str] = []
+    while _kinds(rows, chosen) < _kinds(rows, differ):
+        left = [key for key in differ if key not in chosen]
+        chosen.append(max(left, key=lambda key: _kinds(rows, [*chosen, key])))
+    return chosen
+
+
+def _kinds(rows: list[dict[str, str]], keys: list[str]) -> int:
+    """How many differ in these."""
+    return len({tuple(row.get(key) for key in keys) for row in rows})
 
 
 def read(run: Run) -> Run:

@@ -16,6 +16,7 @@ from .statistics import FEW, Estimate, estimate, improvement
 
 EPISODES, TABLE, TEXT = "episodes.csv", "table.csv", "table.md"
 NOTHING = "–"
+SHOWN = 12  # runs that a remark names
 
 
 class Row(NamedTuple):
@@ -210,6 +211,7 @@ def remarks(study: Study) -> list[str]:
         told.append(
             f"Few seeds: some rows have only {least}. {more}Intervals of fewer than {FEW} seeds are too narrow."
         )
+    told += _reasons("Left out", [(str(path), why) for path, why in study.left])
     told += _reasons("Not counted", [(f"{r.algorithm} on {r.env}, seed {r.seed}", r.failure) for r in study.failures])
     if len(study.algorithms) > 1:
         apart = [(task.label, study.why_not(task)) for task in study.tasks]
@@ -222,7 +224,13 @@ def _reasons(what: str, cases: list[tuple[str, str]]) -> list[str]:
     grouped: dict[str, list[str]] = {}
     for case, why in cases:
         grouped.setdefault(why, []).append(case)
-    return [f"{what}: {'; '.join(which)}: {why}." for why, which in grouped.items()]
+    return [f"{what}: {_some(which)}: {why}." for why, which in grouped.items()]
+
+
+def _some(cases: list[str]) -> str:
+    """The first few, and how many more there are."""
+    more = [f"and {len(cases) - SHOWN} more"] if len(cases) > SHOWN else []
+    return "; ".join([*cases[:SHOWN], *more])
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
