@@ -1,0 +1,5 @@
+"""Level-based foraging, as the package `lbforaging` plays it."""
+
+from .foraging import Foraging
+
+__all__ = ["Foraging"]
