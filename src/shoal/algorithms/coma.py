@@ -111,7 +111,8 @@ class COMA(Policy):
         """Target Q of the actions taken; at instant T, whose actions are still to come, of actions drawn now."""
         dist, _, _ = self.policy(learner.params["actor"], end, memory.window.carry_end.hidden, clock)
         before, carry = self.critic(learner.target, scene, memory.carry)
-        last, _ = self.critic(learner.target, end._replace(action=as_input(dist.sample(key), self.spec)), carry)
+        action = self.acted(as_input(dist.sample(key), self.spec), end.view)
+        last, _ = self.critic(learner.target, end._replace(action=action), carry)
         values = jnp.concatenate([pick(before, memory.window.action), expectation(dist, last)])
         return (learner.scale.up(values) if self.config.normalise_value else values), carry
 
