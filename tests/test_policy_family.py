@@ -430,6 +430,18 @@ def test_trap_36_what_dead_rivals_do_is_nothing():
     np.testing.assert_array_equal(told, [[[0, 0, 1, 0, 0, 0]]])
 
 
+@pytest.mark.parametrize("name", POLICY)
+def test_trap_39_rewards_of_another_unit_scale_the_actors_gradient(name):
+    """Without normalised advantages: a hundredfold, though the critic predicts in its own unit."""
+    seen = probe(name).seen
+    step, view, slopes = first_step(name, normalise_advantage=False, entropy=0.0), seen.window.view, []
+    for times in (1.0, 100.0):
+        learner = seen.learner._replace(scale=UNIT._replace(mean=UNIT.mean * times, variance=UNIT.variance * times**2))
+        window = seen.window._replace(view=view._replace(reward=np.asarray(view.reward) * np.float32(times)))
+        slopes.append(step(learner, seen.memory._replace(window=window), seen.clock)[0]["actor"])
+    assert_close(slopes[1], jax.tree.map(lambda x: 100 * x, slopes[0]), 1e-3)
+
+
 # -- whose value ------------------------------------------------------------------------------------------------------
 
 

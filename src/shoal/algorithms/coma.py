@@ -31,6 +31,8 @@ class COMAConfig(PolicyConfig):
     """λ of the critic's TD(λ) targets."""
     reward: Literal["own", "mean", "sum"] = "mean"
     """What each agent learns from: its own reward, or the team's pooled by mean or sum."""
+    normalise_advantage: bool = True
+    """Divide the advantages of each gradient step by their deviation + 1e-8; their mean is left as it is."""
     critic_epochs: int = 4
     """Passes of the critic over each window before the actor's."""
     critic_minibatches: int = 4
@@ -134,6 +136,8 @@ class COMA(Policy):
         advantage = jax.lax.stop_gradient(taken - expectation(dist, q))
         if self.config.normalise_advantage:
             advantage = advantage / (jnp.sqrt(moments(advantage, batch.weight)[1]) + 1e-8)
+        elif self.config.normalise_value:  # from the critic's unit to that of rewards
+            advantage = advantage * learner.scale.deviation
         actor, metrics = self.actor_loss(dist, batch._replace(advantage=advantage))
         entropy = (dist.entropy() * batch.weight).sum()
         metrics |= {"actor_loss": actor, "critic_loss": critic, "entropy": entropy}
