@@ -31,6 +31,7 @@ from test_pathwise_family import Drifting, Opposed
 from shoal.algorithms import policy
 from shoal.algorithms.coma import COMA
 from shoal.algorithms.policy import Batch, Scale
+from shoal.collect import _rivals
 from shoal.envs import make
 from shoal.explore import floored
 from shoal.loop import Loop
@@ -39,7 +40,7 @@ from shoal.nets.heads import masked
 from shoal.nets.sees import ID, as_input
 from shoal.optim import adam, annealed, descend
 from shoal.parallel import moments, shares
-from shoal.types import Window
+from shoal.types import Discrete, Spec, View, Window
 
 MEMBERS = [(name, *rest) for name in POLICY for rest in (("mlp", "shared"), ("gru", "own"))]
 ONLY_TRACED = [(name, *rest) for name in POLICY for rest in (("mlp", "own"), ("gru", "shared"))]
@@ -402,6 +403,43 @@ def test_recurrent_minibatches_split_games_not_time(torso, monkeypatch):
     )
     time, games, agents = seen.window.weight.shape
     assert set(shapes) == {(1, time * games // 4, agents) if torso == "mlp" else (time, games // 4, agents)}
+
+
+def test_trap_36_what_the_dead_do_changes_nothing_for_comas_critic():
+    """Neither now nor at the window's last instant, where actions are drawn: targets, loss and gradients stay."""
+    seen = probe("coma").seen
+    alive, legal = np.array(seen.window.view.alive), np.asarray(seen.window.view.legal)
+    discount = np.array(seen.window.view.discount)
+    alive[-1, :, 0], discount[-1, :, 0] = False, 0.0
+    plain = seen.window._replace(view=seen.window.view._replace(alive=alive, discount=discount))
+    action = np.where(alive[:-1], np.asarray(plain.action), (np.asarray(plain.action) + 1) % 3)
+    view = plain.view._replace(legal=np.where(alive[..., None], legal, np.roll(legal, 1, -1)))
+    haunted = plain._replace(view=view, action=action, record=plain.record._replace(raw=action))
+    step = first_step("coma", reward="own")
+    ours, theirs = (step(seen.learner, seen.memory._replace(window=one), seen.clock) for one in (plain, haunted))
+    assert not alive[:-1].all()
+    assert_close(theirs, ours, 1e-5)
+
+
+def test_trap_36_what_dead_rivals_do_is_nothing():
+    """As critics with --rivals read it."""
+    spec = Spec(("a", "b"), 1, 1, Discrete(3))
+    view = View(*[None] * len(View._fields))._replace(alive=jnp.array([[[True, False]], [[False, False]]]))
+    streams = {"us": view, "them": view}
+    told = _rivals({"us": spec, "them": spec}, "us", streams, {team: jnp.array([[[2, 1]]]) for team in streams})
+    np.testing.assert_array_equal(told, [[[0, 0, 1, 0, 0, 0]]])
+
+
+@pytest.mark.parametrize("name", POLICY)
+def test_trap_39_rewards_of_another_unit_scale_the_actors_gradient(name):
+    """Without normalised advantages: a hundredfold, though the critic predicts in its own unit."""
+    seen = probe(name).seen
+    step, view, slopes = first_step(name, normalise_advantage=False, entropy=0.0), seen.window.view, []
+    for times in (1.0, 100.0):
+        learner = seen.learner._replace(scale=UNIT._replace(mean=UNIT.mean * times, variance=UNIT.variance * times**2))
+        window = seen.window._replace(view=view._replace(reward=np.asarray(view.reward) * np.float32(times)))
+        slopes.append(step(learner, seen.memory._replace(window=window), seen.clock)[0]["actor"])
+    assert_close(slopes[1], jax.tree.map(lambda x: 100 * x, slopes[0]), 1e-3)
 
 
 # -- whose value ------------------------------------------------------------------------------------------------------

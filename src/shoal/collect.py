@@ -40,16 +40,20 @@ def windows(
     """Each team's window of what was played."""
     return {
         team: Window(
-            streams[team], actions[team], records[team], carries[team], carries_end[team], _rivals(teams, team, actions)
+            view, actions[team], records[team], carries[team], carries_end[team], _rivals(teams, team, streams, actions)
         )
-        for team in streams
+        for team, view in streams.items()
     }
 
 
-def _rivals(teams: dict[str, Spec], team: str, actions: dict[str, Array]) -> Array:
-    """`[T,B,M]` what the other teams did, as a net reads it; nothing is computed where nobody asks for it."""
+def _rivals(teams: dict[str, Spec], team: str, streams: dict[str, View], actions: dict[str, Array]) -> Array:
+    """`[T,B,M]` what the living of the other teams did, as a net reads it; nothing is computed where nobody asks."""
     steps, games = actions[team].shape[:2]
-    others = [as_input(actions[other], spec) for other, spec in teams.items() if other != team]
+    others = [
+        as_input(actions[other], spec) * streams[other].alive[:-1, ..., None]
+        for other, spec in teams.items()
+        if other != team
+    ]
     return jnp.concatenate([jnp.zeros((steps, games, 0)), *(o.reshape(steps, games, -1) for o in others)], -1)
 
 

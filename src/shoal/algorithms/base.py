@@ -219,6 +219,10 @@ class Networked(Algorithm):
         """What is remembered after an action."""
         return Carry(hidden, as_input(action, self.spec) if self.keeps_last else carry.last)
 
+    def acted(self, action: Array, view: View) -> Array:
+        """`[…,N,A]` an action as critics read it: an agent that is not there does nothing."""
+        return action * view.alive[..., None]
+
     def led(self, view: View, action: Array, before: Array) -> Array:
         """`[T,B,N,A]` the action before each of these instants: `before` the first of them, then `action`."""
         if not self.keeps_last:

@@ -31,6 +31,8 @@ class COMAConfig(PolicyConfig):
     """λ of the critic's TD(λ) targets."""
     reward: Literal["own", "mean", "sum"] = "mean"
     """What each agent learns from: its own reward, or the team's pooled by mean or sum."""
+    normalise_advantage: bool = True
+    """Divide the advantages of each gradient step by their deviation + 1e-8; their mean is left as it is."""
     critic_epochs: int = 4
     """Passes of the critic over each window before the actor's."""
     critic_minibatches: int = 4
@@ -111,7 +113,8 @@ class COMA(Policy):
         """Target Q of the actions taken; at instant T, whose actions are still to come, of actions drawn now."""
         dist, _, _ = self.policy(learner.params["actor"], end, memory.window.carry_end.hidden, clock)
         before, carry = self.critic(learner.target, scene, memory.carry)
-        last, _ = self.critic(learner.target, end._replace(action=as_input(dist.sample(key), self.spec)), carry)
+        action = self.acted(as_input(dist.sample(key), self.spec), end.view)
+        last, _ = self.critic(learner.target, end._replace(action=action), carry)
         values = jnp.concatenate([pick(before, memory.window.action), expectation(dist, last)])
         return (learner.scale.up(values) if self.config.normalise_value else values), carry
 
@@ -133,6 +136,8 @@ class COMA(Policy):
         advantage = jax.lax.stop_gradient(taken - expectation(dist, q))
         if self.config.normalise_advantage:
             advantage = advantage / (jnp.sqrt(moments(advantage, batch.weight)[1]) + 1e-8)
+        elif self.config.normalise_value:  # from the critic's unit to that of rewards
+            advantage = advantage * learner.scale.deviation
         actor, metrics = self.actor_loss(dist, batch._replace(advantage=advantage))
         entropy = (dist.entropy() * batch.weight).sum()
         metrics |= {"actor_loss": actor, "critic_loss": critic, "entropy": entropy}

@@ -205,9 +205,6 @@ class Pathwise(Replayed):
         scene = jax.tree.map(lambda x: x[:-1], batch.scene)
         return scene._replace(action=self.acted(as_input(batch.window.action, self.spec), scene.view), rivals=rivals)
 
-    def acted(self, action: Array, view: View) -> Array:
-        return action * view.alive[..., None]
-
     def q(self, critics: tuple[Critic, ...], scene: Scene) -> list[Array]:
         """`[T,B,N or 1,outs]` of each critic."""
         seen, actions = (look(self.sees[part], scene, self.spec) for part in ("critic", "action"))

@@ -270,7 +270,8 @@ class Policy(Networked):
         """Instants 0…T-1 with their actions, and instant T alone."""
         last = self.led(window.view, window.action, window.carry.last[None])
         whole = Scene(window.view, last)
-        scene = jax.tree.map(lambda x: x[:-1], whole)._replace(action=as_input(window.action, self.spec))
+        scene = jax.tree.map(lambda x: x[:-1], whole)
+        scene = scene._replace(action=self.acted(as_input(window.action, self.spec), scene.view))
         return scene, jax.tree.map(lambda x: x[-1:], whole)
 
     def regress(

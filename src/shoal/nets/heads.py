@@ -78,7 +78,7 @@ class Gaussian(NamedTuple):
     def entropy(self) -> Array:
         """Of the Gaussian before clipping; when squashed with the mean of what tanh does to it, by quadrature.
 
-        That mean falls faster than the deviation's logarithm rises: the entropy of what is squashed has a largest value.
+        That mean falls faster than the deviation's logarithm rises: what is squashed has a largest entropy.
         """
         raw = self.mean[..., None] + jnp.exp(self.log_std)[..., None] * NODES
         slope = (_log_tanh_slope(raw) * WEIGHTS).sum(-1)
