@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import errno
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -21,7 +25,8 @@ from shoal.algorithms import chance
 from shoal.cli import main
 from shoal.config import Settings
 from shoal.envs import make
-from shoal.envs.watched import probe
+from shoal.envs.arena import Arena
+from shoal.envs.watched import making, probe
 from shoal.evaluate import evaluator
 from shoal.types import ShoalError
 
@@ -277,3 +282,78 @@ def test_a_compiled_game_that_never_ends_is_given_up_too() -> None:
     with pytest.raises(ShoalError, match="has not ended its episode after 59 steps"):
         evaluator(env, players, 2, False, 0, Settings(longest=59))(nothing, 0, clock())
     assert evaluator(env, players, 2, False, 0, Settings(longest=60))(nothing, 0, clock()).length.tolist() == [60, 60]
+
+
+def test_making_an_environment_may_take_longer_than_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """120 seconds and more where patience is longer; here 1 and 30."""
+    assert making(60.0) == 120.0 and making(200.0) == 200.0
+    slow = {"what": "sleeps", "where": "init"}
+    with Arena(make("vices:make", **slow), 1, 0, workers=1, patience=1.0) as arena:
+        assert not arena.step()
+    monkeypatch.setattr("shoal.envs.watched.STARTING", 1.0)
+    env = make("vices:make", **slow)
+    with pytest.raises(ShoalError, match="does not return from make within 1 s"):
+        assert dataclasses.replace(env, patience=1.0).teams
+    assert train(tmp_path, **slow, patience=30.0).steps >= 40
+
+
+@pytest.mark.parametrize("teams", ["ppo vices:make", "--team agent=ppo vices:make"])
+def test_patience_reaches_the_process_that_tells_who_plays(
+    teams: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("shoal.envs.watched.STARTING", 0.5)
+    slow = "--env.what sleeps --env.where init --patience 1"
+    assert main(["train", *teams.split(), *slow.split()]) == 2
+    assert "does not return from make within 1 s" in capsys.readouterr().err
+
+
+def test_ctrl_c_in_training_does_not_wait_for_a_worker_that_hangs(tmp_path: Path) -> None:
+    """It is saved what there is; the patience of an hour is not used up."""
+    note = tmp_path / "note"
+    sizes = "--steps 1e6 --games 2 --window 10 --eval-episodes 1 --hidden 8 --patience 3600 --name run"
+    vice = f"--env.what lingers --env.where step --env.note {note}"
+    run = command(tmp_path, f"train ppo vices:make --no-preset --workers 1 {sizes} {vice} --out {tmp_path}")
+    try:
+        until((tmp_path / "run" / "checkpoints").is_dir)
+        note.touch()
+        time.sleep(1.0)
+        run.send_signal(signal.SIGINT)
+        until((tmp_path / "run" / "policy").is_dir, 30)
+        run.send_signal(signal.SIGINT)
+        assert run.wait(15) in (130, 1)
+    finally:
+        run.kill()
+    assert "Traceback" not in (tmp_path / "errors").read_text()
+
+
+def test_memory_that_is_too_small_is_had_elsewhere_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container's /dev/shm may be tiny: nobody is ended by SIGBUS when it is written to."""
+    asked: list[str] = []
+    full = ["/dev/shm"]
+
+    def reserve(file: int, start: int, size: int) -> None:
+        asked.append(os.readlink(f"/proc/self/fd/{file}"))
+        if asked[-1].startswith(tuple(full)):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", reserve)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Arena(make("vices:make"), 2, 0, workers=1) as arena:
+        assert not arena.step()
+    assert asked[0].startswith("/dev/shm") and asked[1].startswith(str(tmp_path))
+    full.append(str(tmp_path))
+    with pytest.raises(ShoalError, match=r"the games need .* MB .*/dev/shm and .*have no room"):
+        Arena(make("vices:make"), 2, 0, workers=1)
+
+
+def test_memory_is_reserved_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit on the size of files stands for a folder that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    env = make("vices:make")
+    assert env.teams
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
+    try:
+        with pytest.raises(ShoalError, match="have no room"):
+            Arena(env, 10_000, 0, workers=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

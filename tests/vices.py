@@ -71,6 +71,11 @@ class Vicious(gymnasium.Env):
             Path(self.note).touch()
         time.sleep(1000)
 
+    def _lingers(self) -> None:
+        """Once there is a note."""
+        while Path(self.note).exists():
+            time.sleep(0.1)
+
     def _sleeps(self) -> None:
         time.sleep(1.5)
 

@@ -271,7 +271,7 @@ def opened(env: str, options: dict[str, Any], settings: Settings, told: dict[str
     game = envs.make(env, **options)
     if not isinstance(game, Hosted):
         return game
-    return dataclasses.replace(game, told=told, patience=settings.patience, here=settings.workers == 0)
+    return dataclasses.replace(game, told=told, patience=settings.patience, watched=settings.workers != 0)
 
 
 def fill(cls: type, values: dict[str, Any], owner: str) -> Any:

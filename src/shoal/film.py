@@ -89,7 +89,7 @@ class HostCamera(HostEvaluator):
 
     def __init__(self, env: Hosted, algorithms: dict[str, Algorithm], greedy: bool, shown: int):
         settings = replace(DEFAULT, patience=env.patience)
-        super().__init__(replace(env, draws=True), algorithms, shown, greedy, 0 if env.here else 1, settings)
+        super().__init__(replace(env, draws=True), algorithms, shown, greedy, int(env.watched), settings)
         self.reels: dict[tuple[int, int], list[Picture]] = {}
         self.earned: dict[tuple[int, int], list[dict[str, float]]] = {}
 

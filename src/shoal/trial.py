@@ -106,7 +106,7 @@ def _reported(course: Course) -> Report:
 
 def narrate(about: dict[str, Any], say: Callable[[Any], None]) -> None:
     """Check an environment, and say how it goes."""
-    env = Narrated(about["env"], about["options"], here=True, say=say)
+    env = Narrated(about["env"], about["options"], say=say)
     try:
         report = check(env, about["steps"], about["seed"])
     except Exception:

@@ -46,7 +46,9 @@ def make(env_id: str, **options: Any) -> Any:
         raise ShoalError(f"There is no game '{env_id}'{hint}; `shoal list` shows them all.")
     from .foreign import FOREIGN
 
-    return FOREIGN[prefix](rest, options) if prefix in FOREIGN else Hosted(env_id, _plain(env_id, options))
+    if prefix in FOREIGN:
+        return FOREIGN[prefix](rest, options)
+    return Hosted(env_id, _plain(env_id, options), watched=True)
 
 
 def versions(env_id: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ import base64
 import contextlib
 import math
 import mmap
+import os
 import traceback
 import zlib
 from collections.abc import Iterator
@@ -83,26 +84,24 @@ class Hosted:
     options: dict[str, Any] = field(default_factory=dict)
     told: dict[str, Spec] | None = field(default=None, compare=False)  # who plays, where that is known already
     draws: bool = False  # its matches can be looked at
-    patience: float = field(default=60.0, compare=False)  # seconds, for learning who plays
-    here: bool = field(default=False, compare=False)  # learn it in this process, where nobody watches
+    watched: bool = field(default=False, compare=False)  # a process of its own tells who plays, not this one
+    patience: float = field(default=60.0, compare=False)  # seconds that it has for that
 
     @cached_property
     def teams(self) -> dict[str, Spec]:
-        """Who plays, as a process of its own tells: what an environment does when it is made is not our affair."""
-        if self.told:
-            return self.told
+        return self.told or self.try_out()
+
+    def try_out(self) -> dict[str, Spec]:
+        """Open a match and close it again: who plays. One that is to be drawn must show a picture."""
         from .watched import probe
 
-        return self._seen_here() if self.here else probe(self.name, self.options, self.patience, self.draws)
-
-    def try_out(self) -> None:
-        """Refuse an environment of which no picture can be had."""
-        from .watched import probe
-
-        if self.here:
-            self._seen_here()
-        else:
-            probe(self.name, self.options, self.patience, self.draws)
+        if self.watched:
+            return probe(self.name, self.options, self.patience, self.draws)
+        match = self.open()
+        try:
+            return self.seen(match)
+        finally:
+            close(match)
 
     @property
     def stateless(self) -> Hosted:
@@ -134,13 +133,6 @@ class Hosted:
                 what = str(error) if isinstance(error, Broken | ShoalError) else f"{type(error).__name__}: {error}"
                 raise ShoalError(f"{self.name} cannot be drawn: {what}") from error
         return match.teams
-
-    def _seen_here(self) -> dict[str, Spec]:
-        match = self.open()
-        try:
-            return self.seen(match)
-        finally:
-            close(match)
 
     def _compare(self, match: Match) -> None:
         found = _stateless(match.teams) if self.options.get("state", True) is None else match.teams
@@ -259,8 +251,10 @@ def layout(teams: dict[str, Spec], games: int) -> dict[str, tuple[tuple[int, ...
 
 def shared(memory: IO[bytes], teams: dict[str, Spec], games: int) -> dict[str, np.ndarray]:
     """The arrays of `layout` in a file that several processes have open; all zeros when it is new."""
-    arrays, offset = {}, 0
-    block = mmap.mmap(memory.fileno(), room(teams, games))
+    arrays, offset, size = {}, 0, room(teams, games)
+    if os.fstat(memory.fileno()).st_size < size:
+        memory.truncate(size)
+    block = mmap.mmap(memory.fileno(), size)
     for name, (shape, kind) in layout(teams, games).items():
         arrays[name] = np.ndarray(shape, kind, block, offset)
         offset += _bytes(shape, kind)
@@ -285,7 +279,7 @@ class Table:
     """Plays some of the games whose arrays it is given."""
 
     def __init__(self, env: Hosted, arrays: dict[str, np.ndarray], games: range, seed: int):
-        self.env, self.arrays, self.games, self.seed = env, arrays, games, seed
+        self.env, self.arrays, self.games, self.seed = replace(env, told=env.teams), arrays, games, seed
         self.matches: dict[int, Match] = {}
         self.watched = arrays["state"].size > 0
         self.sides = [
