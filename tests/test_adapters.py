@@ -285,9 +285,9 @@ def test_lives_come_and_go_with_their_last_rewards():
     ]
     assert [float(glance.reward[0]) for glance in b] == [0, 31, 32, 33, 34, 35]
     assert [moment.over for moment in moments] == [False] * 5 + [True]
-    np.testing.assert_array_equal(a[3].obs, [[0, 0], [0, 0], [3, 3]])
+    np.testing.assert_array_equal(a[3].obs, [[0, 0], [2, 3], [3, 3]])  # the last that a_1 sees
     np.testing.assert_array_equal(a[5].obs, [[0, 0], [0, 0], [3, 5]])  # the true final view
-    np.testing.assert_array_equal(moments[3].state, [0, 0, 0, 0, 3, 3, 0, 0])
+    np.testing.assert_array_equal(moments[3].state, [0, 0, 2, 3, 3, 3, 0, 0])
     assert a[3].legal.all()  # also of who is gone
 
 

@@ -1,7 +1,7 @@
 """`shoal check-env`: plays an environment at random and holds what it shows against the contract.
 
-Traces are played with the same seed and the same actions in two matches, in the first of them once more, and in one
-that holds every observation against its space.
+Traces are played with the same seed and the same actions in two matches side by side, in the first of them once more,
+and in one that holds every observation against its space.
 Every rule is a function of the traces, named by its docstring, that yields what it finds broken, by whom and when.
 """
 
@@ -11,6 +11,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import jax
@@ -38,6 +39,7 @@ class Trace(NamedTuple):
     moments: list[Moment]
     first: list[bool]  # an opening
     broke: str = ""  # the exception that ended it
+    compiled: bool = False  # a game that knows its own end
 
 
 class Report(NamedTuple):
@@ -51,7 +53,8 @@ def check(env: Any, steps: int = 1000, seed: int = 0) -> Report:
     """Play an environment for so many steps and report."""
     one, other, strict = _open(env), _open(env), _open(env, strict=True)
     try:
-        traces = [_play(match, env.teams, steps, seed) for match in (one, other, one, strict)]
+        turns = ((one, other), (one,), (strict,))
+        traces = [trace for matches in turns for trace in _play(matches, env.teams, steps, seed)]
     finally:
         for match in (one, other, strict):
             match.close()
@@ -100,10 +103,20 @@ class Compiled:
         return Moment(seen, one.state[0], False)
 
 
-def _play(match: Match, teams: dict[str, Spec], steps: int, seed: int) -> Trace:
-    """Legal actions at random, the same for equal seeds."""
-    rng = np.random.default_rng(seed)
-    moments, first, episode = [], [], 0
+def _play(matches: tuple[Match, ...], teams: dict[str, Spec], steps: int, seed: int) -> list[Trace]:
+    """Matches side by side, a step of each in turn: what they share without knowing shows."""
+    compiled = isinstance(matches[0], Compiled)
+    traces = [Trace([], [], compiled=compiled) for _ in matches]
+    games = [_moves(match, teams, steps, seed, trace) for match, trace in zip(matches, traces, strict=True)]
+    broke = [""] * len(matches)
+    for told in zip_longest(*games, fillvalue=""):
+        broke = [before or now for before, now in zip(broke, told, strict=True)]
+    return [trace._replace(broke=error) for trace, error in zip(traces, broke, strict=True)]
+
+
+def _moves(match: Match, teams: dict[str, Spec], steps: int, seed: int, trace: Trace) -> Iterator[str]:
+    """Legal actions at random, the same for equal seeds; the exception that ends it, or nothing after each step."""
+    rng, moments, episode = np.random.default_rng(seed), trace.moments, 0
     try:
         for _ in range(steps + 1):
             fresh = not moments or moments[-1].over
@@ -112,12 +125,12 @@ def _play(match: Match, teams: dict[str, Spec], steps: int, seed: int) -> Trace:
             else:
                 moment = match.step({team: _any(rng, spec, moments[-1].teams[team]) for team, spec in teams.items()})
             moments.append(jax.tree.map(np.array, moment)._replace(over=bool(moment.over)))
-            first.append(getattr(match, "opens", fresh))
+            trace.first.append(getattr(match, "opens", fresh))
+            yield ""
     except Broken as error:
-        return Trace(moments, first, str(error))
+        yield str(error)
     except Exception:
-        return Trace(moments, first, traceback.format_exc(limit=-6))
-    return Trace(moments, first)
+        yield traceback.format_exc(limit=-6)
 
 
 def _any(rng: np.random.Generator, spec: Spec, seen: Glance) -> np.ndarray:
@@ -162,10 +175,19 @@ def _finite(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
                 yield Finding(row.agent, row.step, f"{what} {wrong[0]:g}")
 
 
+def _state(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
+    """The state is finite."""
+    for step, moment in enumerate(one.moments):
+        wrong = moment.state[~np.isfinite(moment.state)]
+        if wrong.size and all(np.isfinite(seen.obs).all() for seen in moment.teams.values()):  # else it is theirs
+            yield Finding("", step, f"it holds {wrong[0]:g}")
+
+
 def _masks(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
     """Whoever is alive has a legal action."""
     for row in _rows(teams, one):
-        if row.seen.alive[row.i] and not row.seen.legal[row.i].any():
+        last = one.compiled and one.first[row.step + 1 : row.step + 2] != [False]  # nobody acts where an episode ends
+        if row.seen.alive[row.i] and not row.seen.legal[row.i].any() and not last:
             yield Finding(row.agent, row.step, "it has none")
 
 
@@ -179,13 +201,13 @@ def _openings(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding
             yield Finding("", step, "nobody is alive")
 
 
-def _absent(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
+def _absent(teams: dict[str, Spec], one: Trace, other: Trace, again: Trace, strict: Trace) -> Iterator[Finding]:
     """The dead earn nothing of their own after the step at which they died."""
-    for row in _rows(teams, one):
+    for row in _rows(teams, strict):  # where such rewards are shown, which nobody is trained with
         shared = (row.seen.reward == row.seen.reward[row.i]).all() and len(row.seen.reward) > 1  # it is the team's
-        if one.first[row.step] or row.seen.alive[row.i] or not row.seen.reward[row.i] or shared:
+        if strict.first[row.step] or row.seen.alive[row.i] or not row.seen.reward[row.i] or shared:
             continue
-        if not one.moments[row.step - 1].teams[row.team].alive[row.i]:
+        if not strict.moments[row.step - 1].teams[row.team].alive[row.i]:
             yield Finding(row.agent, row.step, f"it was dead already and earned {row.seen.reward[row.i]:g}")
 
 
@@ -196,23 +218,36 @@ def _discounts(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Findin
             yield Finding(row.agent, row.step, f"it is {row.seen.discount[row.i]:g}")
 
 
-def _seeds(teams: dict[str, Spec], one: Trace, other: Trace, again: Trace, *_: Trace) -> Iterator[Finding]:
+def _seeds(teams: dict[str, Spec], one: Trace, other: Trace, again: Trace, strict: Trace) -> Iterator[Finding]:
     """Equal seeds give equal episodes."""
+    apart = _difference(teams, one, other)
+    if apart and not _difference(teams, again, strict):
+        row, name = apart
+        cure = "make one for each game, as in self.rng = np.random.default_rng(seed)"
+        what = f"a match beside it shows another {name}: games share a generator, such as np.random.seed sets; {cure}"
+        yield Finding(row.agent, row.step, what)
+        return
     for where, trace in {"another match": other, "the same match, once more,": again}.items():
-        for mine, row in zip(_rows(teams, one), _rows(teams, trace), strict=False):
-            pairs = zip(mine.seen._asdict().items(), row.seen, strict=True)
-            differ = [name for (name, a), b in pairs if not np.array_equal(a[row.i], b[row.i], equal_nan=True)]
-            if differ:
-                what = f"{where} shows another {differ[0]} after the same seed and actions"
-                yield Finding(row.agent, row.step, what)
-                break
+        found = _difference(teams, one, trace)
+        if found:
+            row, name = found
+            yield Finding(row.agent, row.step, f"{where} shows another {name} after the same seed and actions")
+
+
+def _difference(teams: dict[str, Spec], one: Trace, other: Trace) -> tuple[Row, str] | None:
+    """Who is first shown something else in the other trace, and what."""
+    for mine, row in zip(_rows(teams, one), _rows(teams, other), strict=False):
+        for name, a, b in zip(Glance._fields, mine.seen, row.seen, strict=True):
+            if not np.array_equal(a[row.i], b[row.i], equal_nan=True):
+                return row, name
+    return None
 
 
 def _ends(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
     """Episodes end."""
     if sum(one.first) < 2 and not one.broke and not one.moments[-1].over:
-        what = "none has ended yet: check for longer (--steps), or give it a limit (--env.limit)"
-        yield Finding("", len(one.moments) - 1, what)
+        cure = "" if one.compiled else ", or give it a limit (--env.limit)"
+        yield Finding("", len(one.moments) - 1, f"none has ended yet: check for longer (--steps){cure}")
 
 
 RULES: tuple[Callable[..., Iterator[Finding]], ...] = (
@@ -220,6 +255,7 @@ RULES: tuple[Callable[..., Iterator[Finding]], ...] = (
     _spaces,
     _shapes,
     _finite,
+    _state,
     _masks,
     _openings,
     _absent,

@@ -1,7 +1,8 @@
 """Returns and advantages on the view stream: pure functions, arrays in, arrays out.
 
 Every one of them reads `discount` (0 where the task ended) for bootstrapping and `valid` (0 on the dummy transition
-over a reset) for succession, so that truncation, termination and several episodes in a row need no special case.
+over a reset) for succession, so that truncation, termination and several episodes in a row need no special case. Only
+who is cut short alone, while the game goes on, is settled with beforehand.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .types import Window
+from .types import View, Window
 
 
 def advantages(reward: Array, discount: Array, values: Array, valid: Array, gamma: float, lam: float) -> Array:
@@ -48,6 +49,29 @@ def pool(reward: Array, discount: Array, how: str) -> tuple[Array, Array]:
         return reward, discount
     pooled = reward.mean(-1, keepdims=True) if how == "mean" else reward.sum(-1, keepdims=True)
     return jnp.broadcast_to(pooled, reward.shape), jnp.broadcast_to(discount.max(-1, keepdims=True), discount.shape)
+
+
+def counted(view: View, how: str) -> Array:
+    """`[…,N]` whose value counts at an instant: that of the living, and of who was cut short alone with it.
+
+    With a pooled reward the team plays on without one who leaves; it is cut short when nobody of it is left.
+    """
+    if how == "own":
+        return view.alive | view.cut
+    return view.alive | (view.cut & ~view.alive.any(-1, keepdims=True))
+
+
+def left(view: View, how: str) -> Array:
+    """`[…,N or 1]` whether an agent, or with a pooled reward its team, was cut short alone with an instant."""
+    return view.cut if how == "own" else (counted(view, how) & ~view.alive).any(-1, keepdims=True)
+
+
+def settle(reward: Array, discount: Array, values: Array, left: Array) -> tuple[Array, Array]:
+    """Rewards and discounts `[T,…]` where one who left with an instant is paid what was expected `[T+1,…]` there.
+
+    That stands for all that would have followed; nothing else does, whatever the returns sum up.
+    """
+    return jnp.where(left[:-1], values[:-1], reward), jnp.where(left[:-1], 0.0, discount)
 
 
 def stakes(window: Window, how: str) -> Array:

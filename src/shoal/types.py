@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:  # the processes that run environments speak these records without waiting for JAX
@@ -75,6 +75,7 @@ class Spec:
     rivals: int = 0  # width of the other teams' actions, all together, as a net reads them
     pixels: tuple[int, ...] = ()  # (H,W,C) of observations that are images of bytes, laid out as one row of H·W·C
     joined: bool = False  # the state is just this team's observations side by side: nobody need keep it
+    leaves: bool = field(default=False, compare=False)  # agents may be cut short alone, while others play on
 
     @property
     def n(self) -> int:
@@ -120,6 +121,14 @@ class View(NamedTuple):
     first: Array  # [B] bool: this instant opens an episode
     reward: Array  # [B,N] earned by the step that led here
     discount: Array  # [B,N] 0 where the task ended with that step, 1 elsewhere, also where only time ran out
+
+    @property
+    def cut(self) -> Array:
+        """[B,N] bool: left with this instant, cut short alone; what it sees is its last, and what followed would count.
+
+        At any later instant of the episode its discount is 0, as that of all the dead is.
+        """
+        return ~self.alive & (self.discount > 0)
 
 
 class Decision(NamedTuple):

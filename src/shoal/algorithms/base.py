@@ -12,6 +12,7 @@ from jax import Array
 from ..nets.layers import Rng, owners
 from ..nets.sees import ID, LAST_ACTION, MEAN_ACTION, OBS, STATE, Scene, See, as_input, width
 from ..nets.torsos import TORSOS, Cnn, Eye, Style
+from ..returns import counted
 from ..types import Box, Clock, Decision, Discrete, Results, Share, ShoalError, Space, Spec, View, Window
 
 Metrics = dict[str, Array]
@@ -213,7 +214,11 @@ class Networked(Algorithm):
 
     def scene(self, view: View, carry: Carry) -> Scene:
         """One instant, as nets see it while acting."""
-        return jax.tree.map(lambda x: x[None], Scene(view, carry.last * ~view.first[:, None, None]))
+        return jax.tree.map(lambda x: x[None], Scene(self.seen(view), carry.last * ~view.first[:, None, None]))
+
+    def seen(self, view: View) -> View:
+        """A view as nets see it: who was cut short alone is there once more, for the sake of its value."""
+        return view._replace(alive=counted(view, self.config.reward)) if self.spec.leaves else view
 
     def carried(self, hidden: Array, action: Array, carry: Carry) -> Carry:
         """What is remembered after an action."""

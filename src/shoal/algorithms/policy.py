@@ -22,7 +22,7 @@ from ..nets.sees import ID, OBS, STATE, Scene, See, as_input, look
 from ..nets.torsos import Parts
 from ..optim import adam, annealed, descend
 from ..parallel import moments, shares, total
-from ..returns import advantages, pool, stakes
+from ..returns import advantages, left, pool, settle, stakes
 from ..types import Clock, Decision, Share, ShoalError, Spec, View, Window
 from .base import Carry, Metrics, NetConfig, Networked, fraction, not_negative, positive
 
@@ -255,6 +255,8 @@ class Policy(Networked):
         reward, discount = pool(window.reward, window.discount, c.reward)
         scene, end = self._scenes(window)
         values, carry = self.regress(learner, scene, end, memory, key, clock)
+        if self.spec.leaves:
+            reward, discount = settle(reward, discount, values, left(window.view, c.reward))
         adv = advantages(reward, discount, values, window.valid, c.gamma, c.lam)
         target, value, weight = adv + values[:-1], self.unit(learner, values[:-1]), window.weight
         critic_weight = stakes(window, c.reward)
@@ -269,9 +271,9 @@ class Policy(Networked):
     def _scenes(self, window: Window) -> tuple[Scene, Scene]:
         """Instants 0…T-1 with their actions, and instant T alone."""
         last = self.led(window.view, window.action, window.carry.last[None])
-        whole = Scene(window.view, last)
-        scene = jax.tree.map(lambda x: x[:-1], whole)
-        scene = scene._replace(action=self.acted(as_input(window.action, self.spec), scene.view))
+        whole = Scene(self.seen(window.view), last)
+        scene, acting = jax.tree.map(lambda x: x[:-1], (whole, window.view))
+        scene = scene._replace(action=self.acted(as_input(window.action, self.spec), acting))
         return scene, jax.tree.map(lambda x: x[-1:], whole)
 
     def regress(

@@ -54,7 +54,7 @@ class QTRAN(Value):
 
     def losses(self, params: dict, learner: Learner, batch: Batch) -> tuple[Array, tuple[Metrics, Array]]:
         online, follower, ahead = self.unrolled(params, learner, batch)
-        view, action = batch.window.view, batch.window.action
+        view, action = batch.scene.view, batch.window.action
         now = jax.tree.map(lambda x: x[:-1], view)
         target = self.targets(batch, self.joint(learner.target, follower, ahead, view))
         q = self.joint(params, online, action, now)

@@ -15,7 +15,7 @@ from ..nets.layers import Rng
 from ..nets.sees import RIVALS_ACTION, Scene, as_input
 from ..optim import adam, annealed, descend, follow
 from ..parallel import AXIS, shares, total
-from ..returns import advantages, n_step, pool, stakes
+from ..returns import advantages, left, n_step, pool, settle, stakes
 from ..types import Clock, Share, ShoalError, Spec, Window
 from .base import Metrics, NetConfig, Networked, fraction, not_negative, positive
 
@@ -192,7 +192,7 @@ class Replayed(Networked):
         last = self.led(window.view, window.action, as_input(drawn.before, self.spec))
         return Batch(
             window,
-            Scene(window.view, last),
+            Scene(self.seen(window.view), last),
             reward,
             discount,
             shares(stakes(window, c.reward) * warm[..., None]),
@@ -204,7 +204,10 @@ class Replayed(Networked):
     def targets(self, batch: Batch, values: Array) -> Array:
         """`[T,B,…]` what is regressed to, from values `[T+1,B,N or 1]` of the instants."""
         c, rows = self.config, values.shape[-1]  # one row: the pooled reward is the same for all agents
-        parts = batch.reward[..., :rows], batch.discount[..., :rows], values, batch.window.valid, c.gamma
+        reward, discount = batch.reward[..., :rows], batch.discount[..., :rows]
+        if self.spec.leaves:
+            reward, discount = settle(reward, discount, values, left(batch.window.view, c.reward))
+        parts = reward, discount, values, batch.window.valid, c.gamma
         if c.lam:
             return advantages(*parts, c.lam) + values[:-1]
         return n_step(*parts, c.n_step)

@@ -127,7 +127,7 @@ class Value(Replayed):
     def losses(self, params: dict, learner: Learner, batch: Batch) -> tuple[Array, tuple[Metrics, Array]]:
         """Squared errors of the mix of utilities, each device's share."""
         online, follower, ahead = self.unrolled(params, learner, batch)
-        view = batch.window.view
+        view = batch.scene.view
         q = self.joint(params, online[:-1], batch.window.action, jax.tree.map(lambda x: x[:-1], view))
         values = self.joint(learner.target, follower, ahead, view)
         return self.regression(q, self.targets(batch, values), batch)

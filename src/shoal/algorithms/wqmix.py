@@ -52,7 +52,7 @@ class Weighted(QMIX):
 
     def losses(self, params: dict, learner: Learner, batch: Batch) -> tuple[Array, tuple[Metrics, Array]]:
         online, _, ahead = self.unrolled(params, learner, batch)
-        view, action = batch.window.view, batch.window.action
+        view, action = batch.scene.view, batch.window.action
         now = jax.tree.map(lambda x: x[:-1], view)
         inner = self.central(params, batch)[:-1]
         target = self.targets(batch, self.star(learner.target, self.central(learner.target, batch), ahead, view))

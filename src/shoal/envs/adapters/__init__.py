@@ -73,11 +73,19 @@ def as_parallel_env(match: Match) -> Outward:
 
 def adapt(env: Any, how: How) -> Match:
     """The environment as a match, by what it can do."""
+    if not hasattr(env, "possible_agents") and _of_pettingzoo(env):
+        raise Broken("PettingZoo's environments have possible_agents, a list of all who may ever play: write one")
     if not any(_has(env, methods) for methods in KINDS):
         kinds = "a PettingZoo, Gymnasium or SMAC environment nor a Match"
         raise ShoalError(f"{type(env).__name__} is neither {kinds}: it has none of their methods.")
     kind = next(kind for methods, kind in KINDS.items() if _has(env, methods))
     return kind(env, how)
+
+
+def _of_pettingzoo(env: Any) -> bool:
+    """Whether it is meant to be one of PettingZoo's."""
+    inherits = any(kind.__module__.startswith("pettingzoo.") for kind in type(env).__mro__)
+    return inherits or (callable(getattr(env, "observation_space", None)) and hasattr(env, "agents"))
 
 
 def _has(env: Any, methods: tuple[str, ...]) -> bool:

@@ -9,10 +9,13 @@ import numpy as np
 from gymnasium import spaces
 
 from ..host import Broken, Moment
+from . import rules
 from .how import How
 from .parallel import frame
 from .spaces import MASK, reader, writer
 from .teams import News, Roster, fates
+
+PARTS = "observation, reward, terminated, truncated, info"
 
 
 class GymMatch:
@@ -20,7 +23,11 @@ class GymMatch:
 
     def __init__(self, env: Any, how: How):
         self.env = env
-        seen, done = env.observation_space, env.action_space
+        seen, done = (
+            rules.a_space(getattr(env, name), f"{name} of {rules.GYM}")
+            for name in ("observation_space", "action_space")
+        )
+        rules.takes_a_seed(getattr(env, "unwrapped", env), rules.GYM)
         self.several = (
             isinstance(seen, spaces.Tuple) and isinstance(done, spaces.Tuple) and len(seen.spaces) == len(done.spaces)
         )
@@ -36,17 +43,16 @@ class GymMatch:
         self.live: set[str] = set()
 
     def reset(self, seed: int) -> Moment:
-        obs, info = self.env.reset(seed=seed)
+        obs, info = rules.opened(self.env.reset(seed=seed), rules.GYM, "an observation and an info")
         self.live = set(self.agents)
         return self._moment(obs, info, News({}, self.live, discounts=dict.fromkeys(self.agents, 1.0)))
 
     def step(self, actions: dict[str, np.ndarray]) -> Moment:
         native = self.roster.native(actions, self.agents)
         told = self.env.step(tuple(native.values()) if self.several else native["agent_0"])
-        if len(told) != 5:
-            raise Broken(f"step gives {len(told)} things, not observation, reward, terminated, truncated, info")
-        obs, reward, terminated, truncated, info = told
-        ends, cuts = self._each(terminated), self._each(truncated)
+        obs, reward, terminated, truncated, info = rules.stepped(told, rules.GYM, PARTS)
+        ends = rules.flags(self._each(terminated), "termination")
+        cuts = rules.flags(self._each(truncated), "truncation")
         live = {agent for agent in self.live if not ends[agent] and not cuts[agent]}
         alive, discounts = fates(self.live, live, ends, cuts)
         self.live = live
@@ -59,7 +65,7 @@ class GymMatch:
         return frame(self.env)
 
     def close(self) -> None:
-        self.env.close()
+        rules.close(self.env)
 
     def _moment(self, obs: Any, info: Any, news: News) -> Moment:
         seen, told = self._by_agent(obs), info.get(MASK) if isinstance(info, dict) else None

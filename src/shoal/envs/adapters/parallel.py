@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from ...types import ShoalError
 from ..host import Broken, Moment
+from . import rules
 from .how import How
 from .spaces import reader, writer
 from .teams import News, Roster, fates
+
+PARTS = "observations, rewards, terminations, truncations, infos"
 
 
 def frame(env: Any) -> np.ndarray:
@@ -27,16 +29,21 @@ def frame(env: Any) -> np.ndarray:
 class World:
     """What PettingZoo's two kinds of environments have in common: agents with spaces, perhaps a state of their own."""
 
+    interface = ""  # as PettingZoo calls it
+
     def __init__(self, env: Any, how: How):
-        agents = list(getattr(env, "possible_agents", ()))
-        if not agents:
-            raise ShoalError(f"{env} names no possible_agents: the environment must say who may ever play.")
+        agents = rules.agents_of(env, self.interface)
+        seen, done = (
+            {agent: rules.space_for(env, method, agent, self.interface) for agent in agents}
+            for method in ("observation_space", "action_space")
+        )
+        rules.takes_a_seed(env, self.interface)
         self.env = env
         env.reset(seed=0)  # before it, an environment may not tell its state
         self.state = self._first_state() if how.state else how.unseen
         self.roster = Roster(
-            {agent: reader(str(agent), env.observation_space(agent), how.strict) for agent in agents},
-            {agent: writer(str(agent), env.action_space(agent)) for agent in agents},
+            {agent: reader(str(agent), space, how.strict) for agent, space in seen.items()},
+            {agent: writer(str(agent), space) for agent, space in done.items()},
             how.teams,
             None if self.state is None else self.state.size,
         )
@@ -47,15 +54,28 @@ class World:
         return frame(self.env)
 
     def close(self) -> None:
-        self.env.close()
+        rules.close(self.env)
 
     def present(self) -> list[Any]:
         """The agents the environment lists now."""
-        agents = list(self.env.agents)
+        agents = getattr(self.env, "agents", None)
+        if not isinstance(agents, list | tuple):
+            raise Broken(f"{self.interface} has agents, a list of who plays now, and here it is {agents!r}")
+        self.known(agents, "plays")
+        return list(agents)
+
+    def arrived(self) -> set[Any]:
+        """Who plays as an episode opens."""
+        agents = set(self.present())
+        if not agents:
+            raise Broken("nobody plays after reset: agents must list who does")
+        return agents
+
+    def known(self, agents: Iterable[Any], does: str) -> None:
+        """Refuse an agent that was never announced."""
         for agent in agents:
             if agent not in self.roster.seats:
-                raise Broken(f"{agent} plays and is not among the possible_agents")
-        return agents
+                raise Broken(f"{agent} {does} and is not among the possible_agents")
 
     def tell(self, news: News) -> Moment:
         """The moment of such news."""
@@ -89,31 +109,29 @@ class World:
 class ParallelMatch(World):
     """A match of agents that move at once."""
 
+    interface = rules.PARALLEL
+
     def reset(self, seed: int) -> Moment:
-        obs, infos = self.env.reset(seed=seed)
-        self.live = set(self.present())
-        self._check(obs, self.live, "observation")
+        obs, infos = rules.opened(self.env.reset(seed=seed), self.interface, "observations and infos")
+        self.live = self.arrived()
+        obs = rules.by_agent(obs, self.live, "observation")
         return self.tell(News(obs, self.live, self.masks(obs, infos), discounts=dict.fromkeys(self.live, 1.0)))
 
     def step(self, actions: dict[str, np.ndarray]) -> Moment:
         told = self.env.step(self.roster.native(actions, self.present()))
-        if len(told) != 5:
-            raise Broken(f"step gives {len(told)} things, not observations, rewards, terminations, truncations, infos")
-        obs, rewards, terminated, truncated, infos = told
-        for given, what in ((rewards, "reward"), (terminated, "termination"), (truncated, "truncation")):
-            self._check(given, self.live, what)
-        for agent in rewards:
-            if agent not in self.roster.seats:
-                raise Broken(f"{agent} is rewarded and is not among the possible_agents")
+        obs, rewards, *ends, infos = rules.stepped(told, self.interface, PARTS)
+        rewards = rules.by_agent(rewards, self.live, "reward")
+        terminated, truncated = (
+            rules.flags(rules.by_agent(given, self.live, what), what)
+            for given, what in zip(ends, ("termination", "truncation"), strict=True)
+        )
         live = {agent for agent in self.present() if not terminated.get(agent) and not truncated.get(agent)}
         alive, discounts = fates(self.live, live, terminated, truncated)
         self.live = live
-        self._check(obs, alive, "observation")
+        obs = rules.by_agent(obs, {agent for agent, discount in discounts.items() if discount}, "observation")
+        self.known(obs, "is observed")
+        self.known(rewards, "is rewarded")
         return self.tell(News(obs, alive, self.masks(obs, infos), rewards, discounts, over=not live))
-
-    def _check(self, given: Mapping[Any, Any], agents: set[Any], what: str) -> None:
-        if not agents <= given.keys():
-            raise Broken(f"the environment gives no {what} for {min(map(str, agents - given.keys()))}")
 
 
 def _numbers(state: Any) -> np.ndarray:

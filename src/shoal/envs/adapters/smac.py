@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ...types import Discrete, ShoalError, Spec
 from ..host import Broken, Glance, Moment
+from . import rules
 from .how import How
 
 TEAM = "agent"
@@ -53,7 +54,13 @@ class SmacMatch:
     def step(self, actions: dict[str, np.ndarray]) -> Moment:
         """One step; the dead do nothing, which is action 0."""
         told = [int(action) for action in np.where(self.alive, actions[TEAM], 0)]
-        reward, terminated, info = self.env.step(told)
+        answer = self.env.step(told)
+        if not isinstance(answer, tuple | list) or len(answer) != 3 or not isinstance(answer[2], Mapping):
+            raise Broken(
+                f"step of SMAC's interface gives reward, terminated and an info dictionary, not {answer!r}"[:300]
+            )
+        reward, info = answer[0], answer[2]
+        terminated = rules.flag(answer[1], "terminated")
         self.taken += 1
         if terminated and self.informs and not info:
             raise Broken("it ended without any info, as SMAC does when StarCraft II had to be started again")
@@ -73,7 +80,8 @@ class SmacMatch:
 
     def _moment(self, reward: float, ended: bool, over: bool) -> Moment:
         spec = self.teams[TEAM]
-        legal = np.asarray(self.env.get_avail_actions()) > 0
+        masks = zip(spec.agents, self.env.get_avail_actions(), strict=True)
+        legal = np.stack([rules.allowed(mask, agent, spec.action.size) for agent, mask in masks])
         self.alive = np.asarray(legal[:, 1:].any(-1))  # only the dead can do nothing but nothing
         discount = np.where(ended, 0.0, self.alive).astype(np.float32)
         rewards = np.full(spec.n, reward, np.float32)

@@ -18,6 +18,34 @@ MASK = "action_mask"  # PettingZoo's name for the actions allowed now, in a Dict
 COMBINATIONS = 4096  # of the parts of one action, at most: each becomes an action of its own
 
 
+class Outside(Exception):
+    """A value that its space has no room for."""
+
+
+def survives(numbers: np.ndarray, kind: Any) -> bool:
+    """Whether numbers stay what they are as whole numbers of a kind: 300, -1 and 0.5 are no bytes."""
+    if kind is None or numbers.dtype == kind or kind.kind not in "iub":
+        return True
+    with np.errstate(invalid="ignore"):
+        return bool((numbers.astype(kind) == numbers).all())
+
+
+def _kept(space: spaces.Space, value: Any) -> Any:
+    """The value in the kinds of numbers its space has; `Outside` where that would make others of them."""
+    if isinstance(space, spaces.Dict):
+        return {key: _kept(part, value[key]) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_kept(part, one) for part, one in zip(space.spaces, value, strict=True))
+    numbers = np.asarray(value)
+    if numbers.dtype.kind not in "fiub":
+        return value
+    if not survives(numbers, space.dtype):
+        raise Outside
+    if not isinstance(space, spaces.Box) and not space.contains(numbers.astype(space.dtype)):
+        raise Outside
+    return numbers.astype(space.dtype)
+
+
 @dataclass(frozen=True)
 class Reader:
     """How one agent's observations become rows of numbers."""
@@ -32,19 +60,28 @@ class Reader:
 
     def read(self, value: Any) -> np.ndarray:
         """The observation as one row `[size]`."""
+        if value is None:
+            raise Broken(f"the observation of {self.agent} is None, its space says {self.space}")
         try:
             if self.masked:
                 value = value[self.key] if self.key else {key: value[key] for key in self.space.spaces}  # type: ignore[attr-defined]
-            if self.strict and not self.space.contains(value):
-                raise Broken(f"the observation of {self.agent} lies outside its space {self.space}: {value!r}"[:500])
-            row = np.asarray(value if self.shape is not None else flatten(self.space, value))
+            row = np.asarray(value if self.shape is not None else flatten(self.space, _kept(self.space, value)))
+        except Outside:
+            raise Broken(self._outside(value)) from None
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise Broken(f"the observation of {self.agent} does not fit its space {self.space}: {error!r}") from error
         if self.shape is not None and row.shape != self.shape:
             raise Broken(f"the observation of {self.agent} has shape {row.shape}, its space says {self.shape}")
         if row.dtype.kind not in "fiub":
             raise Broken(f"the observation of {self.agent} is not made of numbers but of {row.dtype}")
+        if not survives(row, self.space.dtype) or (self.strict and not self.space.contains(_kept(self.space, value))):
+            raise Broken(self._outside(value))
         return row.reshape(-1)
+
+    def _outside(self, value: Any) -> str:
+        if isinstance(value, np.ndarray) and value.size > 8:
+            value = f"{value.dtype} from {value.min():g} to {value.max():g}"
+        return f"the observation of {self.agent} lies outside its space {self.space}: {value}"[:500]
 
     @cached_property
     def shape(self) -> tuple[int, ...] | None:
@@ -65,10 +102,16 @@ def reader(agent: str, space: spaces.Space, strict: bool = False) -> Reader:
         rest = {name: part for name, part in space.spaces.items() if name != MASK}
         key = next(iter(rest)) if len(rest) == 1 else ""
         space = rest[key] if key else spaces.Dict(rest)
-    if not space.is_np_flattenable:
+    if not space.is_np_flattenable or _textual(space):
         raise ShoalError(f"The observations of {agent}, {space}, have no fixed size: wrap the environment.")
     image = isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8 and space.high.max() > 1
     return Reader(agent, space, flatdim(space), space.shape if image else (), masked, key, strict)  # type: ignore[arg-type]
+
+
+def _textual(space: spaces.Space) -> bool:
+    """Whether there is text in it, whose characters are no numbers to learn from."""
+    parts = getattr(space, "spaces", ())
+    return isinstance(space, spaces.Text) or any(map(_textual, parts.values() if isinstance(parts, dict) else parts))
 
 
 @dataclass(frozen=True)

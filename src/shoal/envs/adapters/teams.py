@@ -15,6 +15,7 @@ import numpy as np
 
 from ...types import ShoalError, Spec, line_up
 from ..host import Broken, Glance, Moment
+from . import rules
 from .spaces import Choice, Reader, Writer, action_space
 
 NOTHING: Mapping[Any, Any] = {}
@@ -91,7 +92,8 @@ class Roster:
         self.seats = {seat.agent: seat for line in self.lines.values() for seat in line}
         self.masked = any(seat.reader.masked for seat in self.seats.values())
         size = sum(seat.reader.size for seat in self.seats.values()) if state is None else state
-        self.teams = line_up({team: _spec(team, line, size) for team, line in self.lines.items()}, state is None)
+        specs = {team: _spec(team, line, size, len(self.seats) > 1) for team, line in self.lines.items()}
+        self.teams = line_up(specs, state is None)
         self.legal = {team: _padding(self.teams[team], line) for team, line in self.lines.items()}
 
     def native(self, actions: dict[str, np.ndarray], agents: Iterable[Any]) -> dict[Any, Any]:
@@ -111,11 +113,15 @@ class Roster:
         alive = [seat.agent in news.alive for seat in line]
         for seat, present in zip(line, alive, strict=True):
             agent = seat.agent
-            if agent in news.obs and (present or news.over):
+            cut = not present and news.discounts.get(agent, 0.0) > 0  # alone: what it sees is its last
+            if agent in news.obs and (present or cut or (news.over and agent in news.discounts)):
                 obs[seat.place, : seat.reader.size] = seat.reader.read(news.obs[agent])
-            if present and agent in news.masks and isinstance(seat.writer, Choice):
-                legal[seat.place, : seat.writer.size] = _allowed(seat, news.masks[agent], news.over)
-        reward = np.array([_number(seat.agent, news.rewards.get(seat.agent, 0.0)) for seat in line], np.float32)
+            if (present or cut) and agent in news.masks and isinstance(seat.writer, Choice):
+                legal[seat.place, : seat.writer.size] = _allowed(seat, news.masks[agent], cut or news.over)
+        # The reward of the step it left with is an agent's last; only who checks environments wants to see others.
+        paid = [seat.agent in news.discounts or seat.reader.strict for seat in line]
+        rewards = [news.rewards.get(seat.agent, 0.0) if due else 0.0 for seat, due in zip(line, paid, strict=True)]
+        reward = np.array([_number(seat.agent, one) for seat, one in zip(line, rewards, strict=True)], np.float32)
         return Glance(
             obs=obs,
             legal=legal,
@@ -149,7 +155,7 @@ def fates(
     return alive, discounts
 
 
-def _spec(team: str, line: list[Seat], state: int) -> Spec:
+def _spec(team: str, line: list[Seat], state: int, leaves: bool) -> Spec:
     """One team, padded to its widest agent."""
     shapes = {seat.reader.pixels for seat in line}
     if len(shapes) > 1:
@@ -166,6 +172,7 @@ def _spec(team: str, line: list[Seat], state: int) -> Spec:
         obs_sizes=tuple(sizes) if len(set(sizes)) > 1 else (),
         action_sizes=tuple(widths) if len(set(widths)) > 1 else (),
         pixels=shapes.pop(),
+        leaves=leaves,
     )
 
 
@@ -175,9 +182,7 @@ def _padding(spec: Spec, line: list[Seat]) -> np.ndarray:
 
 
 def _allowed(seat: Seat, mask: Any, over: bool) -> np.ndarray:
-    mask = np.asarray(mask).astype(bool)
-    if mask.shape != (seat.writer.size,):
-        raise Broken(f"the action mask of {seat.agent} has shape {mask.shape}, it has {seat.writer.size} actions")
+    mask = rules.allowed(mask, seat.agent, seat.writer.size)
     if mask.any():
         return mask
     if not over:

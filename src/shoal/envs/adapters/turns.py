@@ -6,11 +6,13 @@ action, so that no learner wonders which was right.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ..host import Broken, Moment
+from . import rules
 from .parallel import World
 from .spaces import Choice
 from .teams import News, fates
@@ -19,29 +21,37 @@ from .teams import News, fates
 class TurnsMatch(World):
     """A match of agents that move in turn."""
 
+    interface = rules.TURNS
+
     def reset(self, seed: int) -> Moment:
         self.env.reset(seed=seed)
-        self.live = set(self.present())
+        self.live = self.arrived()
         return self._instant({})
 
     def step(self, actions: dict[str, np.ndarray]) -> Moment:
         mover = self.env.agent_selection
+        self.known([mover], "is to move")
         self.env.step(self.roster.native(actions, [mover])[mover])
         # What this one step earned, of all agents: `last()` would tell it to each only at its own next turn.
-        return self._instant(dict(self.env.rewards))
+        return self._instant(dict(rules.by_agent(getattr(self.env, "rewards", None), set(), "reward")))
 
-    def _instant(self, rewards: dict[Any, Any]) -> Moment:
-        terminated, truncated = dict(self.env.terminations), dict(self.env.truncations)
-        live = self._living()
+    def _told(self, what: str) -> dict[Any, bool]:
+        """The flags of all agents that are there."""
+        return rules.flags(rules.by_agent(getattr(self.env, f"{what}s", None), set(self.present()), what), what)
+
+    def _instant(self, rewards: Mapping[Any, Any]) -> Moment:
+        terminated, truncated = self._told("termination"), self._told("truncation")
+        live, last = self._living(), {}
         if live:
+            last = {agent: self.env.observe(agent) for agent in self.live - live if not terminated[agent]}
             self._send_away()
-            terminated |= self.env.terminations
-            truncated |= self.env.truncations
+            terminated |= self._told("termination")
+            truncated |= self._told("truncation")
             live = self._living()
         alive, discounts = fates(self.live, live, terminated, truncated)
         self.live = live
-        obs = {agent: self.env.observe(agent) for agent in (live or self.present())}
-        masks = self._turn(self.masks(obs, self.env.infos))
+        obs = last | {agent: self.env.observe(agent) for agent in (live or self.present())}
+        masks = self._turn(self.masks(obs, getattr(self.env, "infos", None)))
         return self.tell(News(obs, alive, masks, rewards, discounts, over=not live))
 
     def _living(self) -> set[Any]:

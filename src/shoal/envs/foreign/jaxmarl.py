@@ -17,6 +17,13 @@ from ..base import Env
 from .borrowed import ALONE, Borrowed, Seen, clock_of, pad, row
 from .making import installed, known_id, known_options, look_up, parameters, politely, space_of, unlike, widest
 
+SMAX = ("SMAX", "HeuristicEnemySMAX", "LearnedPolicyEnemySMAX")
+TABLES = (  # option, the games that have it, and where the package keeps what it may be called
+    ("scenario", SMAX, "smax.smax_env", "MAP_NAME_TO_SCENARIO"),
+    ("layout", ("overcooked",), "overcooked", "overcooked_layouts"),
+    ("layout", ("overcooked_v2",), "overcooked_v2.layouts", "overcooked_v2_layouts"),
+)
+
 
 class Jaxmarl(Borrowed):
     """A game of JaxMARL: teams by the agents' names, `ally_0` and `ally_1` are of team `ally`."""
@@ -117,16 +124,14 @@ def make_jaxmarl(name: str, options: dict[str, Any]) -> Env:
     with politely(f"jaxmarl:{name}", options):
         known = {"one_team", *parameters(package.make(name))} if options else set()
         known_options(f"jaxmarl:{name}", options, known)
-        return Jaxmarl(name, package.make(name, **_by_name(options)), one_team)
+        return Jaxmarl(name, package.make(name, **_by_name(name, options)), one_team)
 
 
-def _by_name(options: dict[str, Any]) -> dict[str, Any]:
+def _by_name(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """Options with the maps of SMAX and the layouts of Overcooked, which its classes want as objects, looked up."""
     named = dict(options)
-    if isinstance(options.get("scenario"), str):
-        maps = importlib.import_module("jaxmarl.environments.smax.smax_env").MAP_NAME_TO_SCENARIO
-        named["scenario"] = look_up("scenario", options["scenario"], maps)
-    layouts = importlib.import_module("jaxmarl.environments.overcooked").overcooked_layouts
-    if isinstance(options.get("layout"), str) and options["layout"] in layouts:  # Overcooked 2 looks up its own
-        named["layout"] = layouts[options["layout"]]
+    for option, games, module, table in TABLES:
+        if name in games and isinstance(options.get(option), str):
+            known = getattr(importlib.import_module(f"jaxmarl.environments.{module}"), table)
+            named[option] = look_up(option, options[option], known)
     return named
