@@ -36,7 +36,7 @@ class Log:
                 os.truncate(run / name, (marks or {}).get(name, 0))
         mode = "x" if marks is None else "a"
         self.metrics: IO[str] = (run / runs.METRICS).open(mode, buffering=1)
-        self.episodes: IO[str] = (run / runs.EPISODES).open(mode, newline="")
+        self.episodes: IO[str] = (run / runs.EPISODES).open(mode, newline="", encoding="utf-8")
         self.rows = csv.writer(self.episodes)
         if marks is None:
             self.rows.writerow(COLUMNS)
@@ -103,7 +103,7 @@ def read(run: Path, teams: dict[str, Spec]) -> History:
         (line["env_step"], {team: line[f"{team}/return"] for team in teams if f"{team}/return" in line})
         for line in lines
     ]
-    with (run / runs.EPISODES).open(newline="") as file:
+    with (run / runs.EPISODES).open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     looks = [line for line in lines if "evaluation/length" in line]
     points = []

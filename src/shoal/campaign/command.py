@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .. import group, runs
+from ..devices import usable
 from ..flags import flags, parse
 from ..trust import EVERYTHING, NOTHING, Trust, needed
 from ..types import ShoalError
@@ -61,7 +61,7 @@ def campaign(args: list[str], trust: Trust = NOTHING) -> int:
 def _side_by_side(plan: Plan) -> int:
     """As many runs as have a core for each of their devices."""
     devices = max(pair.config["settings"]["devices"] for pair in plan.pairs)
-    return max(len(os.sched_getaffinity(0)) // max(devices, 1), 1)
+    return max(len(usable()) // max(devices, 1), 1)
 
 
 def report(args: list[str]) -> int:
