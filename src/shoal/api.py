@@ -11,6 +11,7 @@ from . import algorithms, presets, seeds
 from .callbacks import Callback
 from .config import Config, Settings, fill, opened
 from .devices import setup
+from .display import tell
 from .player import load
 from .trainer import Result
 from .trainer import resume as go_on
@@ -41,7 +42,7 @@ def train(
     else:
         config, used = _one(ids[0], ids[1], env or {}, preset, options)
     if used and not quiet:
-        print(presets.note(used, config.env, "preset=False"), flush=True)
+        tell(presets.note(used, config.env, "preset=False"))
     if config.settings.seeds > 1:
         if callbacks:
             raise ShoalError(

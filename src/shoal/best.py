@@ -31,7 +31,7 @@ class BestPolicy:
         score = scores[self.team]
         if not math.isfinite(score) or (self.best and score <= self.best.score):
             return False
-        self.best, self.learners = Best(self.team, steps, score), learners
+        self.best, self.learners = Best(self.team, steps, score), policies.acting(self.config, learners)
         self._save()
         return True
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from .display import PLAIN_EVERY, named
+from .display import PLAIN_EVERY, named, on_terminal, tell
 from .group import FAILED, FINISHED, Follower, Outcome, Progress
 
 ROWS = 16  # runs that are shown one by one; of more, those that run or failed
@@ -22,7 +21,7 @@ class Board:
         self.followers = {path: Follower(path) for path in paths}
         self.quiet, self.told, self.said = quiet, set[Path](), time.monotonic()
         self.live: Any = None
-        if not quiet and sys.stdout.isatty():
+        if not quiet and on_terminal():
             from rich.live import Live
 
             self.live = Live(refresh_per_second=4)
@@ -45,12 +44,12 @@ class Board:
             return
         for path in [path for path in outcomes if path not in self.told]:
             self.told.add(path)
-            print(f"{path.name}: {_how(outcomes[path], self.followers[path].progress())}", flush=True)
+            tell(f"{path.name}: {_how(outcomes[path], self.followers[path].progress())}")
         if time.monotonic() - self.said > PLAIN_EVERY and running:
             self.said = time.monotonic()
             states = [f"{path.name} {_brief(self.followers[path].progress())}" for path in running]
             left = len(self.followers) - len(outcomes) - len(running)
-            print("   ".join(states) + (f"   {left} waiting" if left else ""), flush=True)
+            tell("   ".join(states) + (f"   {left} waiting" if left else ""))
 
     def _table(self, running: Collection[Path], outcomes: dict[Path, Outcome]) -> Any:
         from rich.progress_bar import ProgressBar

@@ -142,8 +142,8 @@ def opened(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def _fitted(place: Path, like: Any, leaves: dict[str, np.ndarray]) -> Any:
-    wanted = runs.named(like)
-    shapes = {name: (leaf.shape, leaf.dtype) for name, leaf in leaves.items()}
+    wanted = runs.named(like)  # an earlier version kept more of those who only act
+    shapes = {name: (leaf.shape, leaf.dtype) for name, leaf in leaves.items() if name in wanted}
     if shapes != {name: (np.shape(leaf), np.dtype(leaf.dtype)) for name, leaf in wanted.items()}:
         raise ShoalError(f"the checkpoint {place} does not fit its run's config")
     return jax.tree.unflatten(jax.tree.structure(like), [leaves[name] for name in wanted])

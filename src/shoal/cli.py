@@ -270,8 +270,19 @@ def _first(args: list[str], otherwise: str) -> tuple[str, list[str]]:
     raise ShoalError(otherwise)
 
 
+def _ready() -> None:
+    """Let every sentence through: what stdout cannot write becomes a question mark, and there is one."""
+    if sys.stdout is None:  # closed: the next file that is opened must not take its place
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+
+
 def entry() -> None:
     """The console script; a thread that somebody left running, such as a compiler's, ends with it."""
+    _ready()
     code = main()
     others = set(threading.enumerate()) - {threading.current_thread()}
     if any(not thread.daemon for thread in others):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import UnionType
@@ -19,7 +18,7 @@ import numpy as np
 
 from . import algorithms, envs
 from .algorithms import Algorithm
-from .devices import choices
+from .devices import choices, usable
 from .envs.host import Hosted
 from .trust import COMPILED, EVERYTHING, NOTHING, Trust
 from .types import Discrete, Share, ShoalError, Spec, nearest
@@ -195,7 +194,7 @@ class Config:
         s = self.settings
         if s.workers >= 0:
             return min(s.workers, s.games)
-        return min(len(os.sched_getaffinity(0)), s.games) if s.steps > SHORT else 1
+        return min(len(usable()), s.games) if s.steps > SHORT else 1
 
     @property
     def share(self) -> Share:

@@ -18,17 +18,35 @@ def setup(cores: int = 0) -> None:
 
     XLA gets as many threads as there are devices: how it cuts large sums, and so their last bits, depends on that.
     """
-    if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "shoal" / "xla"))
+    place = cache()
+    if jax.config.jax_compilation_cache_dir is None and place:  # type: ignore[attr-defined]
+        jax.config.update("jax_compilation_cache_dir", str(place / "xla"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", CACHED_FROM)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     asked_elsewhere = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if jax.config.jax_num_cpu_devices < 1 and not asked_elsewhere:  # type: ignore[attr-defined]
-        there = len(os.sched_getaffinity(0))
+        there = len(usable())
         with contextlib.suppress(RuntimeError):  # JAX is up already: use what it has
             jax.config.update("jax_num_cpu_devices", min(cores or there, there))
             os.environ.setdefault("NPROC", str(min(cores or there, there)))
+
+
+def usable() -> list[int]:
+    """The cores that this process may use; macOS does not tell which, but how many there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def cache() -> Path | None:
+    """Where we may keep files from one command to the next; nowhere for a user without a home."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    try:
+        place = (Path(home) if home else Path.home() / ".cache") / "shoal"
+        place.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return None
+    return place if os.access(place, os.W_OK | os.X_OK) else None
 
 
 def choices(games: int, asked: int) -> list[int]:

@@ -11,11 +11,23 @@ from typing import Any
 PLAIN_EVERY = 5.0  # seconds between two plain progress lines
 
 
+def on_terminal() -> bool:
+    """Whether somebody looks on as it is written; there may be no stdout at all."""
+    return sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty()
+
+
+def tell(text: str) -> None:
+    """A line, as far as stdout can write it."""
+    if sys.stdout is not None and not sys.stdout.closed:
+        encoding = sys.stdout.encoding or "utf-8"
+        print(text.encode(encoding, "replace").decode(encoding), flush=True)
+
+
 class Display:
     """Talks about one run."""
 
     def __init__(self, quiet: bool = False):
-        self.quiet, self.live = quiet, not quiet and sys.stdout.isatty()
+        self.quiet, self.live = quiet, not quiet and on_terminal()
         self.bar: Any = None
         self.said = time.monotonic()
 
@@ -24,7 +36,7 @@ class Display:
         if self.bar is not None:
             self.bar.console.print(text, highlight=False, markup=False)
         elif not self.quiet:
-            print(text, flush=True)
+            tell(text)
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
@@ -65,7 +77,7 @@ class Display:
             self.bar.update(self.bar.task_ids[0], completed=min(steps, total), line=line)
         elif not self.quiet and time.monotonic() - self.said > PLAIN_EVERY:
             self.said = time.monotonic()
-            print(line, flush=True)
+            tell(line)
 
 
 def named(scores: dict[str, float]) -> str:

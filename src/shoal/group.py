@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import checkpoint, runs
+from .devices import usable
 from .envs.guard import die_with
 from .log import tag
 from .runs import finished
@@ -76,7 +77,7 @@ def work(jobs: Sequence[Job], at_once: int = 0, quiet: bool = False) -> dict[Pat
 
 def shares(at_once: int, jobs: int) -> list[list[int]]:
     """The cores of each place where a job can run: together all that this process may use."""
-    cores = sorted(os.sched_getaffinity(0))
+    cores = usable()
     places = max(min(at_once or len(cores), jobs), 1)
     return [cores[place::places] or [cores[place % len(cores)]] for place in range(places)]
 
@@ -250,7 +251,8 @@ class Follower:
 def main(about: dict[str, Any], words: list[str]) -> int:
     """One job, in the process that is its own."""
     die_with(about["parent"])
-    os.sched_setaffinity(0, about["cores"])
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, about["cores"])
     from .cli import main as run
 
     return run(words, Trust(named=frozenset(about["trust"])))

@@ -43,7 +43,7 @@ class Log:
                 os.truncate(run / name, (marks or {}).get(name, 0))
         mode = "x" if marks is None else "a"
         self.metrics: IO[str] = (run / runs.METRICS).open(mode, buffering=1)
-        self.episodes: IO[str] = (run / runs.EPISODES).open(mode, newline="")
+        self.episodes: IO[str] = (run / runs.EPISODES).open(mode, newline="", encoding="utf-8")
         self.rows = csv.writer(self.episodes)
         if marks is None:
             self.rows.writerow(COLUMNS)
@@ -110,7 +110,7 @@ def read(run: Path, teams: dict[str, Spec]) -> History:
     training = [
         (line["env_step"], {team: line[name] for team, name in returns.items() if name in line}) for line in lines
     ]
-    with (run / runs.EPISODES).open(newline="") as file:
+    with (run / runs.EPISODES).open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     looks = [line for line in lines if "evaluation/length" in line]
     points = []

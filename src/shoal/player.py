@@ -19,7 +19,7 @@ from .devices import setup
 from .envs.arena import Alone
 from .evaluate import Episodes, evaluator
 from .trainer import clock
-from .trust import trusted
+from .trust import Trust, trusted
 from .types import Discrete, ShoalError, Spec, View, nearest
 
 Masks = Mapping[str, Any]  # by agent
@@ -34,11 +34,12 @@ class Player:
         learners: dict[str, Any],
         steps: int,
         seed: int = 0,
-        played_by: dict[str, Algorithm] | None = None,
         agents: Iterable[str] = (),
+        instead: dict[str, Algorithm] | None = None,
     ):
         self.config, self.learners, self.steps, self.seed = config, learners, steps, seed
-        self.algorithms, self.teams = played_by or config.algorithms, config.sides
+        self.instead = instead or {}  # who took a team's place
+        self.algorithms, self.teams = config.algorithms | self.instead, config.sides
         self.agents = tuple(agents) or tuple(agent for spec in self.teams.values() for agent in spec.agents)
         self.clock = clock(config, steps)
         self.key = jax.random.key(seed)
@@ -141,11 +142,51 @@ class Player:
         raise ShoalError(f"there is no agent {name!r}{nearest(name, self.agents)}: there are {', '.join(self.agents)}")
 
     def _only(self, agents: tuple[str, ...]) -> Player:
-        return Player(self.config, self.learners, self.steps, self.seed, self.algorithms, agents)
+        return Player(self.config, self.learners, self.steps, self.seed, agents, self.instead)
+
+    def warm(self, games: int | None = None, greedy: bool = True) -> Player:
+        """Compile now what the first `act` of one game, or of a batch of so many, would wait for; the same player."""
+        remembered = self.games, self.carries, self.first, self.key
+        self.reset()
+        rows = () if games is None else (games,)
+        sizes = {agent: size for spec in self.teams.values() for agent, size in _sizes(spec).items()}
+        self.act({agent: np.zeros((*rows, sizes[agent])) for agent in self.agents}, greedy=greedy)
+        self.games, self.carries, self.first, self.key = remembered
+        return self
+
+    def save(self, path: str | Path) -> Path:
+        """A policy folder of these agents, for `load`; only what acts is in it. One that is there is replaced."""
+        path = Path(path)
+        if path.exists() and not (path / policies.ABOUT).is_file():
+            raise ShoalError(f"{path} exists already and is no policy: choose another place")
+        if self.instead:
+            raise ShoalError(f"others play for {', '.join(self.instead)} here: save the player as it was loaded")
+        everyone = [agent for spec in self.teams.values() for agent in spec.agents]
+        agents = () if list(self.agents) == everyone else self.agents
+        policies.save(path, self.config, self._playing(), self.steps, agents=agents)
+        return path
+
+    def complete(self) -> None:
+        """Refuse to play whole games where somebody is missing."""
+        missing = [team for team in self.teams if team not in self.learners]
+        if missing:
+            raise ShoalError(f"nobody plays for {', '.join(missing)}: this policy is of {', '.join(self.agents)} alone")
+
+    def _playing(self) -> dict[str, Any]:
+        """The learners of teams that it plays for."""
+        ours = [team for team, spec in self.teams.items() if set(spec.agents) & set(self.agents)]
+        return {team: self.learners[team] for team in ours}
+
+    def __reduce__(self) -> tuple:
+        """To be copied to other processes, with what it remembers; programs are compiled anew there."""
+        instead = {team: (one.name, one.config, one.origin()) for team, one in self.instead.items()}
+        memory = (self.games, jax.device_get(self.carries), self.first, jax.random.key_data(self.key))
+        what = (self.config.to_json(), self.config.trust, jax.device_get(self.learners), self.steps, self.seed)
+        return _copied, (*what, self.agents, instead, jax.device_get(memory))
 
     def against(self, teams: Mapping[str, str | tuple[str, dict[str, Any]]]) -> Player:
         """The same player, but for teams whose place another takes: `against({"agent": "frozen:runs/x"})`."""
-        made, learners = dict(self.algorithms), dict(self.learners)
+        made, learners, instead = dict(self.algorithms), dict(self.learners), dict(self.instead)
         for team, one in teams.items():
             kind, options = algorithms.chosen(one if isinstance(one, str) else one[0])
             options |= {} if isinstance(one, str) else one[1]
@@ -157,11 +198,13 @@ class Player:
             made[team] = kind(fill(kind.Config, options, kind.name), self.teams[team])
             made[team].join(team, made, 1, None)
             learners[team] = made[team].init(np.random.default_rng(0))
-        return Player(self.config, learners, self.steps, self.seed, made)
+            instead[team] = made[team]
+        return Player(self.config, learners, self.steps, self.seed, instead=instead)
 
     def evaluate(self, episodes: int = 100, greedy: bool = True, seed: int = 0) -> Episodes:
         """Whole episodes of the game it was trained on, played by all teams."""
         c = self.config
+        self.complete()
         alone = Alone() if c.settings.alone else None
         with contextlib.closing(
             evaluator(c.game, self.algorithms, episodes, greedy, c.workers, c.settings, alone)
@@ -173,7 +216,29 @@ def load(run: str | Path, best: bool = False, seed: int = 0, trust: bool = False
     """The policies a run ended with, or its `best`; or those in a policy folder or a checkpoint. `seed` decides what
     is drawn where actions are sampled; `trust` lets `evaluate` play an environment of somebody's own."""
     setup()
-    return Player(*policies.load(Path(run), best, trusted(trust)), seed)
+    config, learners, steps, agents = policies.load(Path(run), best, trusted(trust))
+    return Player(config, learners, steps, seed, agents)
+
+
+def _copied(
+    config: dict[str, Any],
+    trust: Trust,
+    learners: dict[str, Any],
+    steps: int,
+    seed: int,
+    agents: tuple[str, ...],
+    instead: dict[str, tuple[str, Any, Any]],
+    memory: tuple,
+) -> Player:
+    """What `Player.__reduce__` took apart."""
+    whole = Config.of_policy(config, trust)
+    made = {team: algorithms.find(name)(own, whole.sides[team]) for team, (name, own, _) in instead.items()}
+    for team, (_, _, origin) in instead.items():
+        made[team].join(team, whole.algorithms | made, 1, origin)
+    player = Player(whole, learners, steps, seed, agents, made)
+    player.games, player.carries, player.first, key = memory
+    player.key = jax.random.wrap_key_data(jnp.asarray(key))
+    return player
 
 
 def outcomes(played: Episodes) -> dict[str, dict[str, float]]:

@@ -1,4 +1,5 @@
-"""Policies on the disk: every team's learner and how to rebuild it, as arrays and JSON that run nothing when read.
+"""Policies on the disk: what acts of every team's learner and how to rebuild it, as arrays and JSON that run nothing
+when read.
 
 A policy folder is `policy/` (what a run ended with), `best/` (what it evaluated best) or a checkpoint.
 """
@@ -35,22 +36,36 @@ class Saved(NamedTuple):
     """A policy as it was read."""
 
     config: Config
-    learners: dict[str, Any]
+    learners: dict[str, Any]  # what acts of them; of some teams alone if only some agents were saved
     steps: int  # it was trained for
+    agents: tuple[str, ...] = ()  # those alone; empty for all
 
 
-def save(place: Path, config: Config, learners: dict[str, Any], steps: int, best: Best | None = None) -> None:
-    """Write the folder, in one go; of `best` it is also said which evaluation it was."""
+def acting(config: Config, learners: dict[str, Any]) -> dict[str, Any]:
+    """What acts of the learners."""
+    return {team: config.algorithms[team].acting(learner) for team, learner in learners.items()}
+
+
+def save(
+    place: Path,
+    config: Config,
+    learners: dict[str, Any],
+    steps: int,
+    best: Best | None = None,
+    agents: tuple[str, ...] = (),
+) -> None:
+    """Write the folder, in one go; of `best` it is also said which evaluation it was, of some agents who they are."""
     from safetensors.numpy import save as as_bytes
 
-    blob = as_bytes({name: np.array(leaf, order="C") for name, leaf in runs.named(learners).items()})
-    about = {"steps": steps} | (best._asdict() if best else {})
+    leaves = runs.named(acting(config, learners))
+    blob = as_bytes({name: np.array(leaf, order="C") for name, leaf in leaves.items()})
+    about = {"steps": steps} | (best._asdict() if best else {}) | ({"agents": list(agents)} if agents else {})
     about |= {"sha256": hashlib.sha256(blob).hexdigest(), "config": config.to_json()}
     temporary, before = _temporary(place), _before(place)
     for leftover in (temporary, before):
         shutil.rmtree(leftover, ignore_errors=True)
     try:
-        temporary.mkdir()
+        temporary.mkdir(parents=True)
         checkpoint.flushed(temporary / WEIGHTS, blob)
         runs.write_json(temporary / ABOUT, about)
         for written in (temporary / ABOUT, temporary):
@@ -112,12 +127,23 @@ def _rebuilt(place: Path, about: dict[str, Any], leaves: dict[str, np.ndarray], 
     """Learners of these leaves, if they fit their config."""
     with runs.naming(place):
         config, steps = Config.of_policy(about.get("config"), trust), entry(about, "steps", int)
-        fresh = {team: outline(algorithm.init) for team, algorithm in config.algorithms.items()}
-    shapes = {name: leaf.shape for name, leaf in leaves.items()}
-    if shapes != {name: np.shape(leaf) for name, leaf in runs.named(fresh).items()}:
+        agents = _agents(config, about)
+        playing = [team for team, spec in config.sides.items() if not agents or set(agents) & set(spec.agents)]
+        fresh = acting(config, {team: outline(config.algorithms[team].init) for team in playing})
+    wanted = runs.named(fresh)  # an earlier version saved the whole learners
+    kinds = {name: (leaf.shape, leaf.dtype) for name, leaf in leaves.items() if name in wanted}
+    if kinds != {name: (leaf.shape, leaf.dtype) for name, leaf in wanted.items()}:
         raise ShoalError(f"the weights in {place} do not fit their config: another version of shoal wrote them")
-    learners = jax.tree.unflatten(jax.tree.structure(fresh), [leaves[name] for name in runs.named(fresh)])
-    return Saved(config, learners, steps)
+    learners = jax.tree.unflatten(jax.tree.structure(fresh), [leaves[name] for name in wanted])
+    return Saved(config, learners, steps, agents)
+
+
+def _agents(config: Config, about: dict[str, Any]) -> tuple[str, ...]:
+    """Those whose policy it is, if not all agents'."""
+    names, known = about.get("agents", []), [agent for spec in config.sides.values() for agent in spec.agents]
+    if not isinstance(names, list) or not all(name in known for name in names):
+        raise ShoalError("'agents' there must be a list of agents that play")
+    return tuple(names)
 
 
 def _temporary(place: Path) -> Path:

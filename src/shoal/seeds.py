@@ -6,7 +6,6 @@ to the bit as if it had been trained alone.
 
 from __future__ import annotations
 
-import os
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,8 @@ import numpy as np
 
 from . import group, runs, together
 from .config import Config
+from .devices import usable
+from .display import tell
 from .trainer import Result
 from .trust import NOTHING, Trust, needed
 from .types import ShoalError
@@ -69,7 +70,7 @@ def names(content: dict[str, Any]) -> list[str]:
 
 def _workers(config: Config) -> int:
     """As asked, or one for each run where the cores are all taken by the runs."""
-    s, cores = config.settings, len(os.sched_getaffinity(0))
+    s, cores = config.settings, len(usable())
     return 1 if config.hosted and s.workers == -1 and cores < 2 * s.seeds else s.workers
 
 
@@ -84,12 +85,12 @@ def _work(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> dic
     common = str(path / runs.GROUP)
     own = trust.only(config.env)
     jobs = [group.Job(path / name, [common, "--seed", str(seed), "--seeds", "1"], own) for name, seed in each]
-    return group.work(jobs, max(len(os.sched_getaffinity(0)) // config.settings.devices, 1), quiet)
+    return group.work(jobs, max(len(usable()) // config.settings.devices, 1), quiet)
 
 
 def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Result:
     if not quiet:
-        print(f"{len(content['seeds'])} seeds into {path}", flush=True)
+        tell(f"{len(content['seeds'])} seeds into {path}")
     with runs.held(path):
         outcomes = _work(path, content, quiet, trust)
         summaries = {run.name: _summary(run) for run in outcomes if group.finished(run)}
@@ -100,7 +101,7 @@ def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Resul
     if not quiet:
         _tell(path, content)
     if not quiet and any(outcome.state == group.STOPPED for outcome in outcomes.values()):
-        print(f"stopped: shoal resume {path}{_flag(content)} goes on", flush=True)
+        tell(f"stopped: shoal resume {path}{_flag(content)} goes on")
     failed = [run.name for run, outcome in outcomes.items() if outcome.state == group.FAILED]
     stopped = max((outcome.code - 128 for outcome in outcomes.values() if outcome.state == group.STOPPED), default=0)
     if stopped == signal.SIGINT:
@@ -171,6 +172,9 @@ def _tell(path: Path, content: dict[str, Any]) -> None:
     means = [f"{mean:.2f}{also}" for mean, also in zip(content["mean"].values(), spread, strict=True)]
     table.add_row("mean ± deviation between seeds", *means, style="bold")
     table.add_row("interquartile mean", *(f"{value:.2f}" for value in content["iqm"].values()))
-    Console().print(table)
+    console = Console()
+    with console.capture() as told:
+        console.print(table)
+    tell(told.get().rstrip())
     done = f"{content['finished']} of {len(content['seeds'])} seeds finished"
-    print(f"{done}: {path / runs.GROUP}   curve: {path / runs.CURVE}", flush=True)
+    tell(f"{done}: {path / runs.GROUP}   curve: {path / runs.CURVE}")

@@ -154,7 +154,8 @@ class Trainer:
                 self.notes.run.steps, self.notes.run.seconds = steps, about["seconds"]
                 self.notes.history = read(path, self.config.sides)
                 if about["best"]:
-                    best = checkpoint.best(checkpoint.place(path, steps), self._learners())
+                    like = policies.acting(self.config, self._learners())
+                    best = checkpoint.best(checkpoint.place(path, steps), like)
                     self.best.restore(Best(**about["best"]), best)
                 return self._go(program)
 

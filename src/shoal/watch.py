@@ -53,6 +53,7 @@ def watch(player: Player, path: str | Path, how: Watching) -> list[film.Take]:
     path = Path(path)
     video.format_for(str(path))  # before anything is played
     c = player.config
+    player.complete()
     with contextlib.closing(film.camera(c.game, player.algorithms, how.episodes, not how.sampled)) as camera:
         takes = camera.shoot(player.learners, how.seed, player.clock)
         names = "+".join(dict.fromkeys(algorithm.name for algorithm in player.algorithms.values()))

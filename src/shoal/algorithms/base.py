@@ -169,6 +169,8 @@ class Carry(NamedTuple):
 class Networked(Algorithm):
     """An algorithm whose agents have nets: who owns them, what they see, what is carried from step to step."""
 
+    acts: ClassVar[str] = "actor"  # the part of the learner that decides
+
     def __init__(self, config: NetConfig, spec: Spec):
         super().__init__(config, spec)
         self.owner = owners(config.sharing, spec)
@@ -195,7 +197,9 @@ class Networked(Algorithm):
         return any(see in (LAST_ACTION, MEAN_ACTION) for sees in self.sees.values() for see in sees)
 
     def acting(self, learner: Any) -> Any:
-        return learner._replace(target=None, opt=None)
+        """One part of the nets, as no other is asked when acting."""
+        nothing = dict.fromkeys(learner._fields)
+        return learner._replace(**nothing | {"params": {self.acts: learner.params[self.acts]}})
 
     def torso(self, rng: Rng, part: str, kind: str = "", owner: tuple[int, ...] = (), more: int = 0) -> Any:
         """A torso for what `part` sees and `more` numbers behind it; the kind and owners the config's, unless told."""

@@ -54,6 +54,8 @@ class Frozen(Fixed):
         taken = _pick(config, self.config.team, team, run)
         self.player = config.algorithms[taken]
         self.clock = clock(config, steps)
+        if learners is not None and taken not in learners:
+            raise ShoalError(f"{run} has no policy of team {taken!r}: it was saved without it")
         self.weights = None if learners is None else self.player.acting(learners[taken])
         self._origin = {"steps": steps, "config": config.to_json()}
         wrong = unlike(self.spec, self.player.spec)
@@ -100,7 +102,7 @@ def _loaded(run: str, origin: Any) -> tuple[Any, Any, int]:
     from .. import policies
 
     try:
-        config, learners, steps = policies.load(Path(run))
+        config, learners, steps, _ = policies.load(Path(run))
     except ShoalError:
         if origin:
             return None, None, 0

@@ -114,7 +114,7 @@ class Past(Fixed):
         )
 
     def acting(self, learner: Pool) -> Pool:
-        return learner._replace(selves=None)
+        return learner._replace(**dict.fromkeys(learner._fields) | {"playing": learner.playing})
 
     # -- acting -------------------------------------------------------------------------------------------------
 

@@ -70,6 +70,8 @@ class Utility(eqx.Module):
 class Value(Replayed):
     """The family. Members override `mixer` and `joint`, or `losses`."""
 
+    acts = "agents"
+
     spaces = (Discrete,)
     mixes: ClassVar[bool] = False  # utilities into one value of the team
     mixer_sees: ClassVar[tuple[See, ...]] = ()  # beside the utilities

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from .. import group, runs
 from ..algorithms import ALIASES
+from ..devices import usable
 from ..flags import flags, parse
 from ..trust import EVERYTHING, NOTHING, Trust, needed
 from ..types import ShoalError
@@ -67,7 +67,7 @@ def campaign(args: list[str], trust: Trust = NOTHING) -> int:
 def _side_by_side(plan: Plan) -> int:
     """As many runs as have a core for each of their devices."""
     devices = max(pair.config["settings"]["devices"] for pair in plan.pairs)
-    return max(len(os.sched_getaffinity(0)) // max(devices, 1), 1)
+    return max(len(usable()) // max(devices, 1), 1)
 
 
 @dataclass(frozen=True)

@@ -241,7 +241,7 @@ def numbers(seeds: Any) -> list[int]:
 def read_toml(path: Path) -> dict[str, Any]:
     """A campaign's file, its labels resolved to words."""
     try:
-        content = tomllib.loads(path.read_text())
+        content = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ShoalError(f"{path} cannot be read ({error.strerror})") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

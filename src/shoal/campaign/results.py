@@ -319,7 +319,7 @@ def _last(what: str, path: Path) -> str:
 
 def episodes(run: Run) -> Iterator[dict[str, str]]:
     """The rows of a run's evaluations, one per evaluation, episode, team and agent."""
-    with (run.path / runs.EPISODES).open(newline="") as file:
+    with (run.path / runs.EPISODES).open(newline="", encoding="utf-8") as file:
         yield from csv.DictReader(file)
 
 

@@ -17,7 +17,7 @@ def path(algorithm: str, env: str) -> Path:
 
 def load(algorithm: str, env: str) -> dict[str, dict[str, Any]]:
     """The preset's tables, empty if this pair has none."""
-    tables = tomllib.loads(path(algorithm, env).read_text()) if (algorithm, env) in shipped() else {}
+    tables = tomllib.loads(path(algorithm, env).read_text("utf-8")) if (algorithm, env) in shipped() else {}
     return {table: tables.get(table, {}) for table in TABLES}
 
 

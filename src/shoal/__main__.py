@@ -1,0 +1,5 @@
+"""`python -m shoal`, for `shoal`."""
+
+from .cli import entry
+
+entry()
