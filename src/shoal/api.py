@@ -9,8 +9,9 @@ from typing import Any
 
 from . import algorithms, envs, presets, seeds
 from .callbacks import Callback
-from .config import Config, Settings
+from .config import Config, Settings, parts
 from .devices import setup
+from .fitting import Asked, fitted
 from .player import load
 from .trainer import Result
 from .trainer import resume as go_on
@@ -36,11 +37,11 @@ def train(
     if len(ids) != (1 if teams else 2):
         raise ShoalError("give an algorithm and an environment, or an environment and teams={team: algorithm}")
     if teams:
-        config, used = _several(ids[0], teams, env or {}, preset, options)
+        config, told = _several(ids[0], teams, env or {}, preset, options)
     else:
-        config, used = _one(ids[0], ids[1], env or {}, preset, options)
-    if used and not quiet:
-        print(presets.note(used, config.env, "preset=False"), flush=True)
+        config, told = _one(ids[0], ids[1], env or {}, preset, options)
+    for sentence in () if quiet else told:
+        print(sentence, flush=True)
     if config.settings.seeds > 1:
         if callbacks:
             raise ShoalError(
@@ -60,8 +61,8 @@ def resume(run: str | Path, quiet: bool = False, callbacks: Sequence[Callback] =
 
 def _one(
     algorithm: str, env_id: str, env: dict[str, Any], preset: bool, options: dict[str, Any]
-) -> tuple[Config, tuple[str, ...]]:
-    """One algorithm for every team, and whose preset is underneath."""
+) -> tuple[Config, list[str]]:
+    """One algorithm for every team, and what the user should be told."""
     kind, argument = algorithms.chosen(algorithm)
     settings, own = _sort(options)
     known = [option.name for option in dataclasses.fields(kind.Config)]
@@ -72,13 +73,14 @@ def _one(
     tuned = presets.sides({"": kind.name}, env_id, preset)
     env = tuned.env | env
     everyone = {team: (kind.name, tuned.teams[""] | argument | own) for team in envs.make(env_id, **env).teams}
-    return Config.build(env_id, everyone, env, tuned.settings | settings), tuned.used
+    asked = Asked(settings, dict.fromkeys(everyone, (*argument, *own)))
+    return _made(tuned, asked, env_id, everyone, env, settings)
 
 
 def _several(
     env_id: str, teams: dict[str, Any], env: dict[str, Any], preset: bool, options: dict[str, Any]
-) -> tuple[Config, tuple[str, ...]]:
-    """An algorithm per team, each with its own options over its preset's."""
+) -> tuple[Config, list[str]]:
+    """An algorithm per team, each with its own options over its preset's, and what the user should be told."""
     settings, own = _sort(options)
     for name in own:
         hint = nearest(name, SETTINGS) or ": an algorithm's belong in teams={team: (algorithm, options)}"
@@ -88,7 +90,17 @@ def _several(
     names = {team: kind.name for team, (kind, _) in read.items()}
     tuned = presets.sides(names, env_id, preset)
     chosen = {team: (names[team], tuned.teams[team] | read[team][1] | mine) for team, (_, mine) in given.items()}
-    return Config.build(env_id, chosen, tuned.env | env, tuned.settings | settings), tuned.used
+    asked = Asked(settings, {team: (*read[team][1], *mine) for team, (_, mine) in given.items()})
+    return _made(tuned, asked, env_id, chosen, tuned.env | env, settings)
+
+
+def _made(
+    tuned: presets.Sides, asked: Asked, env_id: str, teams: dict[str, Any], env: dict[str, Any], settings: dict
+) -> tuple[Config, list[str]]:
+    """The run, with what is merely too large fitted to it."""
+    config, told = fitted(*parts(env_id, teams, env, tuned.settings | settings), asked)
+    note = presets.note(tuned.used, env_id, "preset=False")
+    return config, [note, *told] if note else told
 
 
 def _sort(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

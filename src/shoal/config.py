@@ -221,11 +221,18 @@ class Config:
         origins: dict | None = None,
         told: dict[str, Spec] | None = None,
     ) -> Config:
-        """From plain values, as a file or a caller gives them."""
-        if env in envs.GAMES:
-            options = dataclasses.asdict(fill(envs.GAMES[env], options, env))  # type: ignore[call-overload]
-        chosen = {team: (name, fill(algorithms.find(name).Config, own, name)) for team, (name, own) in teams.items()}
-        return cls(env, options, chosen, fill(Settings, settings, "a run"), told or None, origins or {})
+        """From plain values, as a file gives them."""
+        return cls(*parts(env, teams, options, settings), told or None, origins or {})
+
+
+def parts(
+    env: str, teams: dict[str, tuple[str, dict]], options: dict, settings: dict
+) -> tuple[str, dict[str, Any], dict[str, tuple[str, Any]], Settings]:
+    """What a config is made of, from plain values, as a file or a caller gives them."""
+    if env in envs.GAMES:
+        options = dataclasses.asdict(fill(envs.GAMES[env], options, env))  # type: ignore[call-overload]
+    chosen = {team: (name, fill(algorithms.find(name).Config, own, name)) for team, (name, own) in teams.items()}
+    return env, options, chosen, fill(Settings, settings, "a run")
 
 
 def fill(cls: type, values: dict[str, Any], owner: str) -> Any:
