@@ -50,7 +50,10 @@ MISTAKES = {
     "uneven devices": (["train", *PAIR, "--games", "3", "--devices", "2"], "3 games cannot be shared evenly"),
     "too many devices": (["train", *PAIR, "--devices", "64"], "JAX has 2"),
     "continuous only for others": (["train", "qmix", "test/continuous_identity"], "choose another algorithm"),
-    "warmup beyond the run": (["train", "dqn", "test/identity", "--steps", "5000"], "lower warmup"),
+    "warmup beyond the run": (
+        ["train", "dqn", "test/identity", "--steps", "5000", "--warmup", "10000"],
+        "lower warmup",
+    ),
     "small replay": (["train", "dqn", "test/identity", "--capacity", "100", "--window", "5"], "raise capacity"),
     "uneven batch": (["train", "dqn", "test/identity", "--batch", "33", "--devices", "2"], "change batch"),
     "too many steps to sum": (["train", "dqn", "test/identity", "--n-step", "9"], "do not fit a window of 8"),

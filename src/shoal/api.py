@@ -9,15 +9,16 @@ from typing import Any
 
 from . import algorithms, presets, seeds
 from .callbacks import Callback
-from .config import Config, Settings, fill, opened
+from .config import Config, Settings, fill, opened, parts
 from .devices import setup
 from .display import tell
+from .fitting import Asked, fitted
 from .player import load
 from .trainer import Result
 from .trainer import resume as go_on
 from .trainer import train as run
 from .trust import trusted
-from .types import ShoalError, nearest
+from .types import ShoalError, Spec, nearest
 
 __all__ = ["load", "resume", "train"]
 SETTINGS = [option.name for option in dataclasses.fields(Settings)]
@@ -38,11 +39,11 @@ def train(
     if len(ids) != (1 if teams else 2):
         raise ShoalError("give an algorithm and an environment, or an environment and teams={team: algorithm}")
     if teams:
-        config, used = _several(ids[0], teams, env or {}, preset, options)
+        config, told = _several(ids[0], teams, env or {}, preset, options)
     else:
-        config, used = _one(ids[0], ids[1], env or {}, preset, options)
-    if used and not quiet:
-        tell(presets.note(used, config.env, "preset=False"))
+        config, told = _one(ids[0], ids[1], env or {}, preset, options)
+    for sentence in () if quiet else told:
+        tell(sentence)
     if config.settings.seeds > 1:
         if callbacks:
             raise ShoalError(
@@ -62,8 +63,8 @@ def resume(run: str | Path, quiet: bool = False, callbacks: Sequence[Callback] =
 
 def _one(
     algorithm: str, env_id: str, env: dict[str, Any], preset: bool, options: dict[str, Any]
-) -> tuple[Config, tuple[str, ...]]:
-    """One algorithm for every team, and whose preset is underneath."""
+) -> tuple[Config, list[str]]:
+    """One algorithm for every team, and what the user should be told."""
     kind, argument = algorithms.chosen(algorithm)
     settings, own = _sort(options)
     known = [option.name for option in dataclasses.fields(kind.Config)]
@@ -73,16 +74,16 @@ def _one(
             raise ShoalError(f"neither {algorithm} nor a run has an option {name!r}{hint}")
     tuned = presets.sides({"": kind.name}, env_id, preset)
     env = tuned.env | env
-    settings = tuned.settings | settings
-    sides = opened(env_id, env, fill(Settings, settings, "a run")).teams
+    sides = opened(env_id, env, fill(Settings, tuned.settings | settings, "a run")).teams
     everyone = {team: (kind.name, tuned.teams[""] | argument | own) for team in sides}
-    return Config.build(env_id, everyone, env, settings, told=sides), tuned.used
+    asked = Asked(settings, dict.fromkeys(everyone, (*argument, *own)))
+    return _made(tuned, asked, env_id, everyone, env, settings, sides)
 
 
 def _several(
     env_id: str, teams: dict[str, Any], env: dict[str, Any], preset: bool, options: dict[str, Any]
-) -> tuple[Config, tuple[str, ...]]:
-    """An algorithm per team, each with its own options over its preset's."""
+) -> tuple[Config, list[str]]:
+    """An algorithm per team, each with its own options over its preset's, and what the user should be told."""
     settings, own = _sort(options)
     for name in own:
         hint = nearest(name, SETTINGS) or ": an algorithm's belong in teams={team: (algorithm, options)}"
@@ -92,7 +93,23 @@ def _several(
     names = {team: kind.name for team, (kind, _) in read.items()}
     tuned = presets.sides(names, env_id, preset)
     chosen = {team: (names[team], tuned.teams[team] | read[team][1] | mine) for team, (_, mine) in given.items()}
-    return Config.build(env_id, chosen, tuned.env | env, tuned.settings | settings), tuned.used
+    asked = Asked(settings, {team: (*read[team][1], *mine) for team, (_, mine) in given.items()})
+    return _made(tuned, asked, env_id, chosen, tuned.env | env, settings)
+
+
+def _made(
+    tuned: presets.Sides,
+    asked: Asked,
+    env_id: str,
+    teams: dict[str, Any],
+    env: dict[str, Any],
+    settings: dict,
+    sides: dict[str, Spec] | None = None,
+) -> tuple[Config, list[str]]:
+    """The run, with what is merely too large fitted to it."""
+    config, told = fitted(*parts(env_id, teams, env, tuned.settings | settings), asked, sides)
+    note = presets.note(tuned.used, env_id, "preset=False")
+    return config, [note, *told] if note else told
 
 
 def _sort(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

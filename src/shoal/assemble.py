@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 from . import algorithms, envs, presets
 from .config import Config, Settings, fill, opened
-from .flags import FLAG, flags, parse
+from .fitting import Asked, fitted
+from .flags import FLAG, flags, given, parse
 from .runs import naming, read_json
 from .trust import EVERYTHING, NOTHING, Trust
 from .types import ShoalError, nearest
@@ -73,11 +74,13 @@ def _one(env: str, name: str, args: list[str], preset: bool) -> tuple[Config, st
         **env_part,
     }
     title = f"Train {name} on {env}. {_examples(name, env)}"
-    given, _ = _read(parts, {}, args, f"shoal train {name} {env}", title)
-    options = dataclasses.asdict(given.env) if env_part else options
-    sides = opened(env, options, given.run).teams
-    config = Config(env, options, {team: (kind.name, given.algorithm) for team in sides}, given.run, sides)
-    return config, presets.note(tuned.used, env, NO_PRESET)
+    read, _, asked = _read(parts, {}, args, f"shoal train {name} {env}", title)
+    options = dataclasses.asdict(read.env) if env_part else options
+    sides = opened(env, options, read.run).teams
+    teams = {team: (kind.name, read.algorithm) for team in sides}
+    asked = Asked(asked.settings, dict.fromkeys(teams, (*asked.settings, *own)))  # flags of both have no prefix
+    config, notes = fitted(env, options, teams, read.run, asked, sides)
+    return config, _note(presets.note(tuned.used, env, NO_PRESET), notes)
 
 
 def _several(env: str, default: str | None, teams: dict[str, str], args: list[str], preset: bool) -> tuple[Config, str]:
@@ -98,11 +101,16 @@ def _several(env: str, default: str | None, teams: dict[str, str], args: list[st
     parts = {"run": (fill(Settings, tuned.settings, "a run"), True), **env_part}
     defaults = {team: fill(kind.Config, tuned.teams[team] | own[team], kind.name) for team, kind in kinds.items()}
     title = f"Train {', '.join(f'{team}={kind.name}' for team, kind in kinds.items())} on {env}."
-    given, configs = _read(parts, defaults, args, f"shoal train … {env}", title)
+    read, configs, asked = _read(parts, defaults, args, f"shoal train … {env}", title)
     chosen = {team: (kind.name, configs[team]) for team, kind in kinds.items()}
-    options = dataclasses.asdict(given.env) if env_part else options
-    config = Config(env, options, chosen, given.run, told)
-    return config, presets.note(tuned.used, env, NO_PRESET)
+    options = dataclasses.asdict(read.env) if env_part else options
+    config, notes = fitted(env, options, chosen, read.run, asked, told)
+    return config, _note(presets.note(tuned.used, env, NO_PRESET), notes)
+
+
+def _note(preset: str, told: list[str]) -> str:
+    """What the user is told, a sentence on each line."""
+    return "\n".join([preset, *told] if preset else told)
 
 
 def _past(env: str, default: str | None, rule: str, args: list[str]) -> dict[str, str]:
@@ -139,8 +147,8 @@ def evaluation(default: Any, args: list[str], prog: str, title: str) -> tuple[An
     alone, teams, rest, _ = _split(args)
     kinds, own = _kinds(teams)
     defaults = {team: fill(kind.Config, own[team], kind.name) for team, kind in kinds.items()}
-    given, configs = _read({"how": (default, True)}, defaults, [*rest, *alone], prog, title)
-    return given.how, {team: (name, dataclasses.asdict(configs[team])) for team, name in teams.items()}
+    read, configs, _ = _read({"how": (default, True)}, defaults, [*rest, *alone], prog, title)
+    return read.how, {team: (name, dataclasses.asdict(configs[team])) for team, name in teams.items()}
 
 
 def _kinds(names: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
@@ -190,8 +198,8 @@ def _plain(value: str) -> Any:
 
 def _read(
     parts: dict[str, tuple[Any, bool]], sides: dict[str, Any], args: list[str], prog: str, title: str
-) -> tuple[Any, dict[str, Any]]:
-    """Our parts, `name -> default, without prefix?`, and every team's config, with what the flags change.
+) -> tuple[Any, dict[str, Any], Asked]:
+    """Our parts, `name -> default, without prefix?`, and every team's config, with what the flags change; which did.
 
     Teams are called as users like: they have fields by number, and their names are only how flags are written.
     """
@@ -201,13 +209,24 @@ def _read(
     for name, (default, bare) in parts.items():
         kind = type(default)
         fields.append((name, Annotated[kind, tyro.conf.OmitArgPrefixes] if bare else kind, field(default=default)))
+    prefixes = {team: f"team.{team}" if team == "env" else team for team in sides}  # --env.x is the environment's
     for team, number in numbers.items():
-        flag = f"team.{team}" if team == "env" else team  # --env.x is the environment's
-        kind = Annotated[type(sides[team]), tyro.conf.arg(name=flag)]
-        fields.append((number, kind, field(default=sides[team], metadata={FLAG: flag})))
+        kind = Annotated[type(sides[team]), tyro.conf.arg(name=prefixes[team])]
+        fields.append((number, kind, field(default=sides[team], metadata={FLAG: prefixes[team]})))
     together = make_dataclass("Options", fields, frozen=True)
-    given = parse(together, together(), args, prog, title)
-    return given, {team: getattr(given, number) for team, number in numbers.items()}
+    options = parse(together, together(), args, prog, title)
+    asked = _asked(given(together, together(), args), prefixes)
+    return options, {team: getattr(options, number) for team, number in numbers.items()}, asked
+
+
+def _asked(names: list[str], prefixes: dict[str, str]) -> Asked:
+    """What was asked for, by whose it is."""
+    owned = [name.rpartition(".")[::2] for name in names]
+    teams = {
+        team: [option for owner, option in owned if owner == prefix.replace("-", "_")]
+        for team, prefix in prefixes.items()
+    }
+    return Asked([option for owner, option in owned if not owner], teams)
 
 
 def _is_algorithm(word: str) -> bool:

@@ -258,11 +258,9 @@ class Config:
         told: dict[str, Spec] | None = None,
         trust: Trust = EVERYTHING,
     ) -> Config:
-        """From plain values, as a file or a caller gives them."""
-        if env in envs.GAMES:
-            options, told = dataclasses.asdict(fill(envs.GAMES[env], options, env)), None  # type: ignore[call-overload]
-        chosen = {team: (name, fill(algorithms.find(name).Config, own, name)) for team, (name, own) in teams.items()}
-        return cls(env, options, chosen, fill(Settings, settings, "a run"), told or None, origins or {}, trust)
+        """From plain values, as a file gives them."""
+        made = parts(env, teams, options, settings)
+        return cls(*made, None if env in envs.GAMES else told or None, origins or {}, trust)
 
 
 def opened(env: str, options: dict[str, Any], settings: Settings, told: dict[str, Spec] | None = None) -> Any:
@@ -271,6 +269,16 @@ def opened(env: str, options: dict[str, Any], settings: Settings, told: dict[str
     if not isinstance(game, Hosted):
         return game
     return dataclasses.replace(game, told=told, patience=settings.patience, watched=settings.workers != 0)
+
+
+def parts(
+    env: str, teams: dict[str, tuple[str, dict]], options: dict, settings: dict
+) -> tuple[str, dict[str, Any], dict[str, tuple[str, Any]], Settings]:
+    """What a config is made of, from plain values, as a file or a caller gives them."""
+    if env in envs.GAMES:
+        options = dataclasses.asdict(fill(envs.GAMES[env], options, env))  # type: ignore[call-overload]
+    chosen = {team: (name, fill(algorithms.find(name).Config, own, name)) for team, (name, own) in teams.items()}
+    return env, options, chosen, fill(Settings, settings, "a run")
 
 
 def fill(cls: type, values: dict[str, Any], owner: str) -> Any:

@@ -32,6 +32,14 @@ def parse(cls: type[T], default: T, args: Sequence[str], prog: str, description:
         raise ShoalError(_sentence(complaint.getvalue())) from None
 
 
+def given(cls: type, default: Any, args: Sequence[str]) -> list[str]:
+    """The options that the flags set, each with its prefix: `adversary.lr` of `--adversary.lr 1e-3`."""
+    known = dict(flags(cls, default))
+    named = [re.sub(r"^--(.*\.)?no-", r"--\1", flag) if not takes else flag for flag, takes in known.items()]
+    options = dict(zip(known, named, strict=True))
+    return [options[word].removeprefix("--").replace("-", "_") for word in _spelled(args, known) if word in options]
+
+
 def flags(cls: type, default: Any, prefix: str = "") -> Iterator[tuple[str, bool]]:
     """Every flag and whether it takes a value."""
     import tyro

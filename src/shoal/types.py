@@ -186,6 +186,14 @@ class Share(NamedTuple):
     steps: int = 2**32 - 1  # of the whole run
 
 
+class Fit(NamedTuple):
+    """A value that fits a run where an option's does not."""
+
+    option: str
+    value: int
+    to: str  # what it must fit, in words
+
+
 class Clock(NamedTuple):
     """How far training has come, for schedules."""
 

@@ -13,7 +13,7 @@ from ..nets.layers import Rng, owners
 from ..nets.sees import ID, LAST_ACTION, MEAN_ACTION, OBS, STATE, Scene, See, as_input, width
 from ..nets.torsos import TORSOS, Cnn, Eye, Style
 from ..returns import counted
-from ..types import Box, Clock, Decision, Discrete, Results, Share, ShoalError, Space, Spec, View, Window
+from ..types import Box, Clock, Decision, Discrete, Fit, Results, Share, ShoalError, Space, Spec, View, Window
 
 Metrics = dict[str, Array]
 
@@ -45,6 +45,11 @@ class Algorithm:
 
     def check(self, share: Share) -> None:
         """Refuse a share of the run that it could not learn from."""
+
+    @classmethod
+    def suited(cls, config: Any, share: Share) -> list[Fit]:
+        """What would fit that share where the config does not, for options that nobody asked for."""
+        return []
 
     def protocol(self, share: Share) -> dict[str, Any]:
         """What a reader of its scores must know."""
@@ -81,6 +86,11 @@ class Algorithm:
     def meet(self, learner: Any, learners: dict[str, Any], results: Results) -> tuple[Any, Metrics]:
         """After an iteration: look at everybody's learners and results, as an opponent made of others does."""
         return learner, {}
+
+
+def divisor(number: int, most: int) -> int:
+    """The largest divisor of a number that is not larger."""
+    return next(count for count in range(min(most, number), 0, -1) if number % count == 0)
 
 
 def positive(config: Any, *fields: str) -> None:

@@ -18,8 +18,8 @@ from jax import Array
 
 from ..nets.layers import Rng
 from ..parallel import AXIS, total
-from ..types import Clock, Decision, Results, Share, ShoalError, View, nearest
-from .base import Algorithm, Metrics, at_most, positive
+from ..types import Clock, Decision, Fit, Results, Share, ShoalError, View, nearest
+from .base import Algorithm, Metrics, at_most, divisor, positive
 from .frozen import unlike
 from .scripted import Fixed
 
@@ -88,6 +88,11 @@ class Past(Fixed):
     @property
     def sees_mates(self) -> bool:
         return self.player.sees_mates
+
+    @classmethod
+    def suited(cls, config: PastConfig, share: Share) -> list[Fit]:
+        groups = divisor(share.games, config.groups)
+        return [Fit("groups", groups, f"{share.games} games on each device")] if groups != config.groups else []
 
     def check(self, share: Share) -> None:
         if share.games % self.config.groups:

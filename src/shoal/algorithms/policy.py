@@ -23,8 +23,8 @@ from ..nets.torsos import Parts
 from ..optim import adam, annealed, descend
 from ..parallel import moments, shares, total
 from ..returns import advantages, left, pool, settle, stakes
-from ..types import Clock, Decision, Share, ShoalError, Spec, View, Window
-from .base import Carry, Metrics, NetConfig, Networked, fraction, not_negative, positive
+from ..types import Clock, Decision, Fit, Share, ShoalError, Spec, View, Window
+from .base import Carry, Metrics, NetConfig, Networked, divisor, fraction, not_negative, positive
 
 FLOOR = 0.01  # of the deviation that returns are measured in: those of a game that always pays alike have none
 
@@ -161,8 +161,22 @@ class Policy(Networked):
         self.critic_rows = 1 if self.sees["critic"] == (STATE,) and max(self.owner) == 0 else spec.n
         self.tx = adam(config.max_grad_norm)
 
+    @classmethod
+    def _rows(cls, config: PolicyConfig, share: Share) -> tuple[int, str]:
+        """What minibatches split, and what that is."""
+        if config.torso != "mlp":
+            return share.games, "games"
+        return share.games * share.window, "rows (games x window)"
+
+    @classmethod
+    def suited(cls, config: PolicyConfig, share: Share) -> list[Fit]:
+        rows, what = cls._rows(config, share)
+        counts = {option: getattr(config, option) for option in cls.minibatches}
+        to = f"{rows:,} {what} on each device"
+        return [Fit(name, divisor(rows, count), to) for name, count in counts.items() if count > 0 and rows % count]
+
     def check(self, share: Share) -> None:
-        rows, what = (share.games, "games") if self.recurrent else (share.games * share.window, "rows (games x window)")
+        rows, what = self._rows(self.config, share)
         for option in self.minibatches:
             count = getattr(self.config, option)
             if count < 1 or rows % count:

@@ -16,7 +16,7 @@ from ..nets.sees import RIVALS_ACTION, Scene, as_input
 from ..optim import adam, annealed, descend, follow
 from ..parallel import AXIS, shares, total
 from ..returns import advantages, left, n_step, pool, settle, stakes
-from ..types import Clock, Share, ShoalError, Spec, Window
+from ..types import Clock, Fit, Share, ShoalError, Spec, Window
 from .base import Metrics, NetConfig, Networked, fraction, not_negative, positive
 
 
@@ -94,6 +94,19 @@ class Replayed(Networked):
         super().__init__(config, spec)
         self.tx = adam(config.max_grad_norm)
 
+    @classmethod
+    def suited(cls, config: ReplayConfig, share: Share) -> list[Fit]:
+        c, fits = config, []
+        if c.batch % share.devices:
+            batch = -(-c.batch // share.devices) * share.devices
+            fits.append(Fit("batch", batch, f"{share.devices} devices"))
+        if c.warmup >= share.steps:
+            fits.append(Fit("warmup", share.steps // 10, f"{share.steps:,} steps"))
+        games, least = share.games * share.devices, c.length + 2
+        if cls._slots(c, share) < least:
+            fits.append(Fit("capacity", games * least, f"windows of {c.length} steps of {games:,} games"))
+        return fits
+
     def check(self, share: Share) -> None:
         c = self.config
         if c.batch % share.devices:
@@ -102,9 +115,10 @@ class Replayed(Networked):
             )
         if c.warmup >= share.steps:
             raise ShoalError(f"{share.steps} steps end before learning begins: lower warmup, now {c.warmup}")
-        if self._slots(share) <= c.length + 1:
+        slots = self._slots(c, share)
+        if slots <= c.length + 1:
             raise ShoalError(
-                f"a capacity of {c.capacity} steps holds {self._slots(share)} steps of each game, fewer than a window"
+                f"a capacity of {c.capacity} steps holds {slots} steps of each game, fewer than a window"
                 f" of {c.length} needs: raise capacity, or lower length or games"
             )
 
@@ -113,9 +127,10 @@ class Replayed(Networked):
         fresh = share.games * share.window * share.devices
         return {"reward": c.reward, "updates_per_step": c.updates * c.batch * c.length / fresh}
 
-    def _slots(self, share: Share) -> int:
+    @staticmethod
+    def _slots(config: ReplayConfig, share: Share) -> int:
         """Instants of each game: whole windows, so that writing one never wraps around."""
-        return share.window * -(-self.config.capacity // (share.games * share.devices * share.window))
+        return share.window * -(-config.capacity // (share.games * share.devices * share.window))
 
     # -- learner ------------------------------------------------------------------------------------------------
 
@@ -144,7 +159,8 @@ class Replayed(Networked):
 
     def memory(self, learner: Learner, share: Share) -> Replay:
         state = self.sees_state and not self.spec.joined
-        return empty(self.spec, share.games, self._slots(share), state, self.sees_rivals, self.config.priority > 0)
+        slots, ranked = self._slots(self.config, share), self.config.priority > 0
+        return empty(self.spec, share.games, slots, state, self.sees_rivals, ranked)
 
     def remember(self, memory: Replay, window: Window) -> Replay:
         return memory.put(window)
