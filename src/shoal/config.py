@@ -222,8 +222,9 @@ class Config:
         told: dict[str, Spec] | None = None,
     ) -> Config:
         """From plain values, as a file or a caller gives them."""
-        if env in envs.GAMES:
-            options = dataclasses.asdict(fill(envs.GAMES[env], options, env))  # type: ignore[call-overload]
+        if found := envs.find(env):
+            game, said = found
+            options = dataclasses.asdict(fill(game, said | options, env))  # type: ignore[call-overload]
         chosen = {team: (name, fill(algorithms.find(name).Config, own, name)) for team, (name, own) in teams.items()}
         return cls(env, options, chosen, fill(Settings, settings, "a run"), told or None, origins or {})
 
