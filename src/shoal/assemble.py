@@ -163,7 +163,7 @@ def _env(env: str, tuned: dict[str, Any], args: list[str]) -> tuple[dict[str, An
     A native game's options are known, so that tyro reads and explains them; any others go to the environment as they
     are, and it says what it thinks of them.
     """
-    if env in envs.GAMES:
+    if envs.find(env):
         return {"env": (envs.make(env, **tuned), False)}, {}, args
     options, rest = env_options(args)
     options = tuned | options

@@ -260,7 +260,7 @@ class Config:
     ) -> Config:
         """From plain values, as a file gives them."""
         made = parts(env, teams, options, settings)
-        return cls(*made, None if env in envs.GAMES else told or None, origins or {}, trust)
+        return cls(*made, None if envs.find(env) else told or None, origins or {}, trust)
 
 
 def opened(env: str, options: dict[str, Any], settings: Settings, told: dict[str, Spec] | None = None) -> Any:
@@ -275,8 +275,9 @@ def parts(
     env: str, teams: dict[str, tuple[str, dict]], options: dict, settings: dict
 ) -> tuple[str, dict[str, Any], dict[str, tuple[str, Any]], Settings]:
     """What a config is made of, from plain values, as a file or a caller gives them."""
-    if env in envs.GAMES:
-        options = dataclasses.asdict(fill(envs.GAMES[env], options, env))  # type: ignore[call-overload]
+    if found := envs.find(env):
+        game, said = found
+        options = dataclasses.asdict(fill(game, said | options, env))  # type: ignore[call-overload]
     chosen = {team: (name, fill(algorithms.find(name).Config, own, name)) for team, (name, own) in teams.items()}
     return env, options, chosen, fill(Settings, settings, "a run")
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from . import presets
 from .algorithms import ALGORITHMS, ALIASES, Algorithm
 from .config import Settings
-from .envs import GAMES, make
+from .envs import GAMES, find, make
 from .envs.adapters.how import How
 from .envs.host import Hosted
 from .types import Discrete, ShoalError, Spec, nearest
@@ -49,7 +49,7 @@ def overview() -> str:
 
 def about(name: str) -> str:
     """One algorithm or environment."""
-    if name in GAMES or ":" in name:
+    if find(name) or ":" in name:
         return _about_game(name)
     kind = ALGORITHMS.get(ALIASES.get(name, name))
     if kind is None:
@@ -78,7 +78,7 @@ def _about_algorithm(kind: type[Algorithm]) -> str:
 
 def _about_game(name: str) -> str:
     game = make(name)
-    if name not in GAMES:
+    if not find(name):
         kind = "on the host" if isinstance(game, Hosted) else "in the compiled program"
         own = _table(options(How, "env.")) if isinstance(game, Hosted) else []
         about = ["Any other --env.option goes to the environment itself.", *own]

@@ -21,9 +21,13 @@ if TYPE_CHECKING:
     from .base import GameState as GameState
     from .host import Hosted as Hosted
     from .native import GAMES as GAMES
+    from .native import find as find
 
 PACKAGES = {"pz": "pettingzoo", "gym": "gymnasium", "football": "gfootball"}  # by prefix, unless it is called like it
-_HOMES = {"GAMES": ".native", "Env": ".base", "Game": ".base", "GameState": ".base", "Hosted": ".host"}
+_HOMES = {
+    **{"GAMES": ".native", "find": ".native"},
+    **{"Env": ".base", "Game": ".base", "GameState": ".base", "Hosted": ".host"},
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -36,10 +40,11 @@ def __getattr__(name: str) -> Any:
 def make(env_id: str, **options: Any) -> Any:
     """The environment called `env_id`, with these options: an `Env` to compile, or one that is `Hosted`."""
     from .host import Hosted
-    from .native import GAMES
+    from .native import GAMES, find
 
-    if env_id in GAMES:
-        return _native(GAMES[env_id], env_id, options)
+    if found := find(env_id):
+        game, said = found
+        return _native(game, env_id, said | options)
     prefix, colon, rest = env_id.partition(":")
     if not colon:
         hint = nearest(env_id, GAMES)

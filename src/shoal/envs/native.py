@@ -1,9 +1,12 @@
-"""The native games by their ids."""
+"""The native games by their ids; some read options from what follows their name."""
 
 from __future__ import annotations
 
-from . import identity, matrix, mpe
+from typing import Any
+
+from . import identity, lbf, matrix, mpe, rware
 from .base import Game
+from .grid import GridGame
 
 GAMES: dict[str, type[Game]] = {
     game.name: game
@@ -21,6 +24,8 @@ GAMES: dict[str, type[Game]] = {
         matrix.Penalty,
         matrix.Nonmonotonic,
         matrix.MatchingPennies,
+        lbf.Foraging,
+        rware.Warehouse,
         identity.Identity,
         identity.ContinuousIdentity,
         identity.Memory,
@@ -28,3 +33,12 @@ GAMES: dict[str, type[Game]] = {
         identity.Mortal,
     )
 }
+
+
+def find(env_id: str) -> tuple[type[Game], dict[str, Any]] | None:
+    """The native game that an id names, with the options that the id says: `lbf/8x8-2p-2f` is `lbf` with a few."""
+    if env_id in GAMES:
+        return GAMES[env_id], {}
+    name, _, rest = env_id.partition("/")
+    game = GAMES.get(name)
+    return (game, game.said(rest)) if game and issubclass(game, GridGame) else None
