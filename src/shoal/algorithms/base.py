@@ -81,6 +81,10 @@ class Algorithm:
         """After an iteration: look at everybody's learners and results, as an opponent made of others does."""
         return learner, {}
 
+    def keep(self, learner: Any, carry: Any) -> Any:
+        """After that: what it goes on remembering of the games under way."""
+        return carry
+
 
 def positive(config: Any, *fields: str) -> None:
     """Refuse settings that are not greater than 0."""
