@@ -129,7 +129,7 @@ class NetConfig:
     reward: Literal["own", "mean", "sum"] = "own"
     """What each agent learns from: its own reward, or the team's pooled by mean or sum."""
     torso: Literal["mlp", "gru"] = "mlp"
-    """Feed-forward, or recurrent: the last hidden layer is then a GRU."""
+    """Feed-forward, or recurrent: the last hidden layer is then a GRU, behind at least one that is dense."""
     hidden: int = 64
     """Units per layer."""
     layers: int = 2
