@@ -21,7 +21,7 @@ def total(tree):
     return unravel(jax.lax.psum(flat, AXIS))
 
 
-def largest(x: Array) -> Array:
+def largest(x: Array | float) -> Array:
     """The largest of all devices' numbers."""
     return jax.lax.pmax(x, AXIS)
 
