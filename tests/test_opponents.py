@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import LEARNERS, OFF, bits, build, clock, mortal
+from helpers import LEARNERS, OFF, bits, build, clock, mortal, run
 from safetensors.numpy import load_file
 
 import shoal
@@ -124,6 +124,21 @@ def test_opponents_change_when_it_is_time_and_only_then(duel: SimpleNamespace):
             assert pool.slot.tolist() == [POOL["pool"] if s == overwritten else s for s in last.slot]
         last = pool
     assert drawn == {0, 1, 2}
+
+
+@pytest.mark.parametrize("period", [3, 4])
+def test_an_opponent_drawn_in_mid_episode_remembers_nothing_of_its_predecessors(period: int):
+    """After three iterations: those of every third are new and know nothing yet, those of every fourth play on."""
+    env: Any = Duel()
+    made = {
+        "left": build("ppo", env, "left", torso="gru", **(NET | {"minibatches": 1})),
+        "right": Past(Past.Config(**(POOL | {"period": period})), env.teams["right"]),
+    }
+    for team, algorithm in made.items():
+        algorithm.join(team, made, GAMES, None)
+    state, _ = run(Loop(env, made, games=GAMES, window=5, steps=1000), 3)
+    assert state.carries["left"].hidden.any()
+    assert state.carries["right"].hidden.any() == (period == 4)
 
 
 def test_ratings_are_those_of_a_plain_model(duel: SimpleNamespace):

@@ -442,6 +442,22 @@ def test_trap_39_rewards_of_another_unit_scale_the_actors_gradient(name):
     assert_close(slopes[1], jax.tree.map(lambda x: 100 * x, slopes[0]), 1e-3)
 
 
+def test_ppos_ratio_of_the_dead_is_nothing_however_large():
+    """Not NaN, which is what an infinite ratio times a weight of 0 would be, and neither is its gradient."""
+    algorithm = build("ppo", mortal(), **TINY)
+    raw, one = jnp.zeros((1, 2, 1), int), jnp.ones((1, 2, 1))
+    batch = Batch(*[None] * len(Batch._fields))._replace(
+        record=policy.Record(raw, jnp.array([[[-0.5], [-1e4]]])), weight=one.at[0, 1].set(0.0), advantage=one
+    )
+
+    def loss(logits):
+        return algorithm.actor_loss(masked(logits, jnp.ones((1, 2, 1, 3), bool)), batch)
+
+    (value, metrics), slope = jax.value_and_grad(loss, has_aux=True)(jnp.zeros((1, 2, 1, 3)))
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves((value, metrics, slope)))
+    assert slope[0, 0].any() and not slope[0, 1].any()
+
+
 # -- whose value ------------------------------------------------------------------------------------------------------
 
 

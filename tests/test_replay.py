@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import OFF, TEAM, TINY, build, call, clock, mortal, studied
+from helpers import OFF, OWN, TEAM, TINY, build, call, clock, mortal, on_devices, studied
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -391,3 +391,19 @@ def test_importance_scales_each_windows_share_of_the_loss():
     alone = [loss_of(np.eye(8, dtype=np.float32)[k]) for k in range(8)]
     assert sum(alone) == pytest.approx(loss_of(ones), rel=1e-5)
     assert loss_of(0.25 * ones) == pytest.approx(0.25 * loss_of(ones), rel=1e-5)
+
+
+def test_importance_is_divided_by_the_largest_of_all_devices():
+    """One device's windows are alike, 1; half of the other's are hardly ever drawn, its others weigh a half."""
+    seen = studied("dqn", priority=0.5)
+    algorithm = build("dqn", mortal(), **(TINY | OFF | {"priority": 0.5}))
+    algorithm.improve = lambda learner, batch, key, now: (learner, {"told": batch.importance}, jnp.ones(4))
+    alike = np.ones(seen.memory.priority.shape, np.float32)
+    uneven = np.where(np.arange(alike.shape[1]) % 2 == 0, alike, np.float32(1e-9))
+
+    def step(priority):
+        now, memory = clock(progress=1.0), jax.tree.map(jnp.asarray, seen.memory)
+        return algorithm._step(memory, now, (seen.learner, priority[0]), jax.random.key(0))[1]["told"]
+
+    told = jax.jit(on_devices(step, 2, OWN, OWN))(np.stack([alike, uneven]))
+    np.testing.assert_allclose(told, [1.0] * 4 + [0.5] * 4, rtol=1e-3)

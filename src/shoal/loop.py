@@ -174,7 +174,8 @@ class Loop:
         returns = {team: (value * ended).sum() for team, value in results.returns.items()}
         episodes, returns = total((ended.sum(dtype=jnp.float32), returns))
         each = total({team: (value * ended[..., None]).sum((0, 1)) for team, value in own.items()})
-        state = state._replace(learners=learners, memories=memories, earned=earned, steps=steps)
+        carries = {team: algorithm.keep(learners[team], state.carries[team]) for team, algorithm in self._sides}
+        state = state._replace(learners=learners, memories=memories, carries=carries, earned=earned, steps=steps)
         return state, Metrics(steps, episodes, returns, each, learning)
 
 

@@ -39,6 +39,7 @@ class Drawn(NamedTuple):
     slot: Array  # [B] where each begins
     game: Array  # [B]
     importance: Array  # [B] at most 1; all 1 when drawn uniformly
+    largest: Array | float = 1.0  # what it was divided by for that
 
 
 class Replay(NamedTuple):
@@ -78,15 +79,18 @@ class Replay(NamedTuple):
         length = steps + 1 + ahead
         if self.priority.size:
             slot, game, importance = self._by_priority(key, count, length, beta)
+            largest = importance.max()
+            importance = importance / largest
         else:
             start, game = jax.random.bits(key, (2, count))  # 32 bits each: the remainder is even enough
             start, game = (start % self.windows(length)).astype(int), (game % games).astype(int)
             slot, importance = (self.head - self.size + start) % slots, jnp.ones(count)
+            largest = jnp.float32(1.0)
         where = (slot + jnp.arange(length)[:, None]) % slots
         found = jax.tree.map(lambda x: x[where, game], self.ring)
         view = jax.tree.map(lambda x: x[: steps + 1], found.view)
         window = Window(view, found.action[1 : steps + 1], (), (), (), found.rivals[1 : steps + 1])
-        return Drawn(window, found.action[:1], found.rivals[-1], slot, game, importance)
+        return Drawn(window, found.action[:1], found.rivals[-1], slot, game, importance, largest)
 
     def _by_priority(self, key: Array, count: int, length: int, beta: float | Array) -> tuple[Array, Array, Array]:
         """In proportion to priority, with what undoes the bias (Schaul et al. 2016, §3.4), stratified."""
@@ -101,8 +105,7 @@ class Replay(NamedTuple):
         left = draw - (below[slot] - rows[slot])
         game = jnp.minimum((inside <= left[:, None]).sum(1), games - 1)
         rarity = below[-1] / (self.priority[slot, game] * self.windows(length) * games)
-        importance = rarity**beta
-        return slot, game, importance / importance.max()
+        return slot, game, rarity**beta
 
     def rank(self, drawn: Drawn, surprise: Array) -> Replay:
         """Give the windows drawn new priorities."""

@@ -21,6 +21,11 @@ def total(tree):
     return unravel(jax.lax.psum(flat, AXIS))
 
 
+def largest(x: Array | float) -> Array:
+    """The largest of all devices' numbers."""
+    return jax.lax.pmax(x, AXIS)
+
+
 def shares(weight: Array) -> Array:
     """Weights that add up to 1 over all devices; all 0 for an empty mask.
 

@@ -48,15 +48,34 @@ class Discrete:
 
 @dataclass(frozen=True)
 class Box:
-    """Real vectors between `low` and `high`."""
+    """Real vectors between `low` and `high`, `[A]`; `[N,A]` where the agents of a team have bounds of their own."""
 
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+    low: tuple[Any, ...]
+    high: tuple[Any, ...]
 
     @property
     def size(self) -> int:
         """Width of an action as a net reads it."""
-        return len(self.low)
+        return len(self.of(0).low)
+
+    def of(self, agent: int) -> Box:
+        """One agent's."""
+        own = any(isinstance(bound, tuple) for bound in self.low)
+        return Box(self.low[agent], self.high[agent]) if own else self
+
+
+def side_by_side(boxes: list[Box]) -> Box:
+    """The Box of a team whose agents have these: one for all where they agree, else each its own.
+
+    Dimensions that an agent does not have are given the outermost bounds of those who do.
+    """
+    size = max(box.size for box in boxes)
+    low = tuple(min(box.low[k] for box in boxes if k < box.size) for k in range(size))
+    high = tuple(max(box.high[k] for box in boxes if k < box.size) for k in range(size))
+    rows = [(box.low + low[box.size :], box.high + high[box.size :]) for box in boxes]
+    if all(row == (low, high) for row in rows):
+        return Box(low, high)
+    return Box(tuple(row[0] for row in rows), tuple(row[1] for row in rows))
 
 
 Space = Discrete | Box
@@ -108,7 +127,12 @@ def line_up(teams: dict[str, Spec], joined: bool) -> dict[str, Spec]:
 
 
 def _tuples(plain: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
+    return {name: _tuple(value) for name, value in plain.items()}
+
+
+def _tuple(value: Any) -> Any:
+    """Lists within lists as tuples within tuples."""
+    return tuple(map(_tuple, value)) if isinstance(value, list | tuple) else value
 
 
 class View(NamedTuple):

@@ -87,6 +87,10 @@ class Algorithm:
         """After an iteration: look at everybody's learners and results, as an opponent made of others does."""
         return learner, {}
 
+    def keep(self, learner: Any, carry: Any) -> Any:
+        """After that: what it goes on remembering of the games under way."""
+        return carry
+
 
 def divisor(number: int, most: int) -> int:
     """The largest divisor of a number that is not larger."""
@@ -136,7 +140,7 @@ class NetConfig:
     reward: Literal["own", "mean", "sum"] = "own"
     """What each agent learns from: its own reward, or the team's pooled by mean or sum."""
     torso: Literal["mlp", "gru"] = "mlp"
-    """Feed-forward, or recurrent: the last hidden layer is then a GRU."""
+    """Feed-forward, or recurrent: the last hidden layer is then a GRU, behind at least one that is dense."""
     hidden: int = 64
     """Units per layer."""
     layers: int = 2

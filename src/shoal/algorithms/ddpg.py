@@ -72,7 +72,7 @@ class DDPG(Pathwise):
         tried = policy.explore(key_noise, self.noise(clock))
         chance = jnp.where(clock.steps < self.config.warmup, 1.0, self.config.epsilon)
         if isinstance(self.spec.action, Box):
-            anything = jax.random.uniform(key_any, tried.shape, minval=-1.0) * legal
+            anything = jax.random.uniform(key_any, tried.shape, minval=-1.0) * policy.legal
         else:
             anything = jax.nn.one_hot(uniform(legal).sample(key_any), self.spec.action.size)
         return jnp.where(jax.random.uniform(key_whether, (*tried.shape[:-1], 1)) < chance, anything, tried)
@@ -93,7 +93,7 @@ class DDPG(Pathwise):
         action = policy.mode()
         if isinstance(policy, Point) and self.config.smoothing:
             sway = self.config.smoothing * jnp.clip(jax.random.normal(key, action.shape), -2.5, 2.5)
-            action = jnp.clip(action + sway, -1.0, 1.0) * scene.view.legal
+            action = jnp.clip(action + sway, -1.0, 1.0) * policy.legal
         scene = scene._replace(action=self.acted(action, scene.view), rivals=rivals)
         return jnp.stack(self.q(learner.target["critic"], scene)).min(0)[..., 0]
 

@@ -158,6 +158,12 @@ class Past(Fixed):
         }
         return learner._replace(iterations=now), metrics
 
+    def keep(self, learner: Pool, carry: Any) -> Any:
+        """Opponents just drawn know nothing of the episodes they come into: what was kept is another net's."""
+        due = learner.iterations % self.config.period == 0
+        fresh = self.carry(learner, len(jax.tree.leaves(carry)[0])) if jax.tree.leaves(carry) else carry
+        return jax.tree.map(lambda new, old: jnp.where(due, new, old), fresh, carry)
+
     def _rated(self, learner: Pool, results: Results) -> tuple[Pool, Array]:
         """With the results of all episodes that were played against one opponent from their beginning."""
         ended = results.ended

@@ -35,6 +35,7 @@ class PPO(Policy):
     def actor_loss(self, dist: Any, batch: Batch) -> tuple[Array, Metrics]:
         clip = self.config.clip
         log_ratio = dist.log_prob(batch.record.raw) - batch.record.log_prob
+        log_ratio = jnp.where(batch.weight > 0, log_ratio, 0.0)  # of the dead it may be anything, and inf · 0 is NaN
         ratio = jnp.exp(log_ratio)
         gain = jnp.minimum(ratio * batch.advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * batch.advantage)
         metrics = {

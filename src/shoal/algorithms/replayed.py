@@ -14,7 +14,7 @@ from ..memory import Drawn, Replay, empty
 from ..nets.layers import Rng
 from ..nets.sees import RIVALS_ACTION, Scene, as_input
 from ..optim import adam, annealed, descend, follow
-from ..parallel import AXIS, shares, total
+from ..parallel import AXIS, largest, shares, total
 from ..returns import advantages, left, n_step, pool, settle, stakes
 from ..types import Clock, Fit, Share, ShoalError, Spec, Window
 from .base import Metrics, NetConfig, Networked, fraction, not_negative, positive
@@ -83,7 +83,7 @@ class Batch(NamedTuple):
     discount: Array  # [T,B,N]
     weight: Array  # [T,B,N] of what is learnt from an agent's transition; adds up to 1 over all devices
     actor_weight: Array  # [T,B,N] the same where a living agent acted
-    importance: Array  # [B] at most 1
+    importance: Array  # [B] at most 1 over all devices
     rivals_after: Array  # [B,M]
 
 
@@ -193,6 +193,7 @@ class Replayed(Networked):
         beta = c.importance + (1 - c.importance) * jnp.minimum(clock.progress, 1.0)
         count = c.batch // jax.lax.axis_size(AXIS)
         drawn = memory.draw(key_draw, count, c.length, self.sees_rivals, beta)
+        drawn = drawn._replace(importance=drawn.importance * (drawn.largest / largest(drawn.largest)))
         learner, metrics, surprise = self.improve(learner, self.batch(drawn), key, clock)
         return (learner, memory.rank(drawn, surprise**c.priority).priority), metrics
 

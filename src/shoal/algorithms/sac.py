@@ -134,7 +134,7 @@ class SAC(Pathwise):
             q = jnp.stack(self.q(critics, self.instead(scene, self.unit(policy, raw)))).min(0)[..., 0]
             log_prob = policy.log_prob(raw)
             loss, entropy = alpha * log_prob - q, -log_prob
-            aim = self.config.entropy_per_dimension * scene.view.legal.sum(-1)
+            aim = self.config.entropy_per_dimension * policy.used.sum(-1)
         actor_loss, gap = (loss * weight).sum(), (jax.lax.stop_gradient(entropy - aim) * weight).sum()
         metrics = {"actor_loss": actor_loss, "entropy": (entropy * weight).sum(), "alpha": alpha * weight.sum()}
         return actor_loss + params["alpha"] * gap, (metrics, jnp.zeros(()))

@@ -53,9 +53,9 @@ class Categorical(NamedTuple):
 class Gaussian(NamedTuple):
     mean: Array  # […,N,A]
     log_std: Array  # broadcastable to it
-    used: Array  # […,N,A] bool dimensions that this agent has
-    low: Array  # [A]
-    high: Array  # [A]
+    used: Array  # […,N,A] bool dimensions that this agent has a choice in
+    low: Array  # [A] or [N,A]
+    high: Array
     squash: bool | Array
 
     def sample(self, key: Array) -> Array:
@@ -66,7 +66,7 @@ class Gaussian(NamedTuple):
 
     def action(self, raw: Array) -> Array:
         """Within the bounds: squashed by tanh, or clipped."""
-        middle, half = (self.high + self.low) / 2, (self.high - self.low) / 2
+        middle, half = self.high / 2 + self.low / 2, self.high / 2 - self.low / 2
         return jnp.where(self.squash, middle + half * jnp.tanh(raw), jnp.clip(middle + half * raw, self.low, self.high))
 
     def log_prob(self, raw: Array) -> Array:
@@ -87,8 +87,8 @@ class Gaussian(NamedTuple):
 
     def _log_slope(self, tanh: Array) -> Array:
         """Of the action by the raw draw: the bounds', and when squashed that of tanh."""
-        half = (self.high - self.low) / 2
-        return jnp.log(half) + jnp.where(self.squash, tanh, 0.0)
+        half = self.high / 2 - self.low / 2
+        return jnp.log(jnp.where(half > 0, half, 1.0)) + jnp.where(self.squash, tanh, 0.0)
 
 
 def _log_tanh_slope(raw: Array) -> Array:
@@ -99,7 +99,7 @@ class Point(NamedTuple):
     """A deterministic policy of real vectors, in units of the bounds."""
 
     raw: Array  # […,N,A] before it is squashed into [-1,1]
-    legal: Array  # […,N,A] bool dimensions that this agent has; the others stay 0
+    legal: Array  # […,N,A] bool dimensions that this agent has a choice in; the others stay 0
 
     def mode(self) -> Array:
         return jnp.tanh(self.raw) * self.legal
@@ -141,6 +141,11 @@ def masked(logits: Array, legal: Array) -> Categorical:
     return Categorical(jax.nn.log_softmax(jnp.where(legal, logits, ILLEGAL)))
 
 
+def free(legal: Array, space: Box) -> Array:
+    """Dimensions in use whose bounds leave a choice; what is between two equal bounds is held there."""
+    return legal & (jnp.asarray(space.high) > jnp.asarray(space.low))
+
+
 def uniform(legal: Array) -> Categorical:
     """Every legal action alike."""
     return masked(jnp.zeros(legal.shape), legal)
@@ -170,7 +175,7 @@ class GaussianHead(eqx.Module):
     def __call__(self, features: Array, legal: Array) -> Gaussian:
         log_std = self.log_std[jnp.asarray(self.mean.owner)]
         low, high = jnp.asarray(self.space.low), jnp.asarray(self.space.high)
-        return Gaussian(self.mean(features), log_std, legal, low, high, self.squash)
+        return Gaussian(self.mean(features), log_std, free(legal, self.space), low, high, self.squash)
 
 
 class PointHead(eqx.Module):
@@ -184,7 +189,7 @@ class PointHead(eqx.Module):
     def __call__(self, features: Array, legal: Array) -> Point | Relaxed:
         out = self.out(features)
         if isinstance(self.space, Box):
-            return Point(out, legal)
+            return Point(out, free(legal, self.space))
         return Relaxed(out, legal, masked(out, legal).log_probs)
 
 
@@ -193,15 +198,17 @@ class SquashedHead(eqx.Module):
 
     mean: Dense
     log_std: Dense
+    space: Box = eqx.field(static=True)
 
     def __init__(self, rng: Rng, owner: tuple[int, ...], hidden: int, space: Box):
         self.mean = Dense(rng, owner, hidden, space.size, gain=0.01)
         self.log_std = Dense(rng, owner, hidden, space.size, gain=0.01)
+        self.space = space
 
     def __call__(self, features: Array, legal: Array) -> Gaussian:
         log_std = jnp.clip(self.log_std(features), -5.0, 2.0)
         one = jnp.ones(legal.shape[-1])
-        return Gaussian(self.mean(features), log_std, legal, -one, one, True)
+        return Gaussian(self.mean(features), log_std, free(legal, self.space), -one, one, True)
 
 
 def policy_head(rng: Rng, owner: tuple[int, ...], hidden: int, spec: Spec, squash: bool):

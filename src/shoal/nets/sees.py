@@ -27,24 +27,25 @@ class See(NamedTuple):
 
 
 def as_input(action: Array, spec: Spec) -> Array:
-    """An action `[…,N,A]` as nets read it: one-hot, or with its bounds moved to -1 and 1."""
+    """An action `[…,N,A]` as nets read it: one-hot, or with its bounds moved to -1 and 1; 0 where these are equal."""
     if isinstance(spec.action, Discrete):
         return jax.nn.one_hot(action, spec.action.n)
-    middle, half = _bounds(spec.action)
-    return (action - middle) / half
+    middle, half = bounds(spec.action)
+    return jnp.where(half > 0, (action - middle) / jnp.where(half > 0, half, 1.0), 0.0)
 
 
 def as_action(unit: Array, spec: Spec) -> Array:
     """The action as the game takes it."""
     if isinstance(spec.action, Discrete):
         return jnp.argmax(unit, -1)
-    middle, half = _bounds(spec.action)
+    middle, half = bounds(spec.action)
     return middle + half * unit
 
 
-def _bounds(space: Box) -> tuple[Array, Array]:
-    low, high = jnp.asarray(space.low), jnp.asarray(space.high)
-    return (high + low) / 2, (high - low) / 2
+def bounds(space: Box) -> tuple[Array, Array]:
+    """Middle and half width of every dimension, `[A]` or `[N,A]`; halved first, as the sum may be too large."""
+    low, high = jnp.asarray(space.low) / 2, jnp.asarray(space.high) / 2
+    return high + low, high - low
 
 
 def _joint(scene: Scene, spec: Spec) -> Array:

@@ -104,5 +104,6 @@ def _done(spec: Spec, place: int) -> spaces.Space:
     size = spec.action_sizes[place] if spec.action_sizes else spec.action.size
     if isinstance(spec.action, Discrete):
         return spaces.Discrete(size)
-    low, high = (np.array(bound[:size], np.float32) for bound in (spec.action.low, spec.action.high))
+    own = spec.action.of(place)
+    low, high = (np.array(bound[:size], np.float32) for bound in (own.low, own.high))
     return spaces.Box(low, high, dtype=np.float32)

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces.utils import flatdim, flatten
 
-from ...types import Box, Discrete, ShoalError
+from ...types import Box, Discrete, ShoalError, side_by_side
 from ..host import Broken
 
 MASK = "action_mask"  # PettingZoo's name for the actions allowed now, in a Dict observation or in the info
@@ -185,17 +185,13 @@ def writer(agent: str, space: spaces.Space) -> Writer:
 
 
 def action_space(team: str, writers: list[Writer]) -> Discrete | Box:
-    """The actions of a team whose agents have these: the widest, and of bounds the outermost."""
-    size = max(one.size for one in writers)
+    """The actions of a team whose agents have these: the widest, and of vectors each agent's own bounds."""
     if all(isinstance(one, Choice) for one in writers):
-        return Discrete(size)
+        return Discrete(max(one.size for one in writers))
     vectors = [one for one in writers if isinstance(one, Vector)]
     if len(vectors) < len(writers):
         raise ShoalError(
             f"Team {team} has agents with discrete and agents with real actions: split it with --env.teams."
         )
-    low, high = np.full(size, np.inf), np.full(size, -np.inf)
-    for one in vectors:
-        low[: one.size] = np.minimum(low[: one.size], one.space.low.reshape(-1))
-        high[: one.size] = np.maximum(high[: one.size], one.space.high.reshape(-1))
-    return Box(tuple(low.tolist()), tuple(high.tolist()))
+    spans = ((one.space.low, one.space.high) for one in vectors)
+    return side_by_side([Box(*(tuple(bound.reshape(-1).tolist()) for bound in span)) for span in spans])

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...types import Box, Discrete, ShoalError, Space, nearest
+from ...types import Box, Discrete, ShoalError, Space, nearest, side_by_side
 
 
 def installed(name: str) -> Any:
@@ -70,17 +70,14 @@ def space_of(space: Any, env: str) -> Space:
 
 
 def widest(spaces: list[Space], env: str) -> Space:
-    """The action space that has room for each of a team's."""
+    """The action space that has room for each of a team's; of vectors, each agent's own bounds."""
     counts = [space.n for space in spaces if isinstance(space, Discrete)]
     boxes = [space for space in spaces if isinstance(space, Box)]
     if counts and boxes:
         raise ShoalError(f"{env} has a team with both kinds of actions, discrete and continuous.")
     if counts:
         return Discrete(max(counts))
-    size = max(box.size for box in boxes)
-    low = np.min([_padded(box.low, size, np.inf) for box in boxes], 0)
-    high = np.max([_padded(box.high, size, -np.inf) for box in boxes], 0)
-    return Box(numbers(low), numbers(high))
+    return side_by_side(boxes)
 
 
 def unlike(sizes: list[int]) -> tuple[int, ...]:
@@ -90,7 +87,3 @@ def unlike(sizes: list[int]) -> tuple[int, ...]:
 
 def numbers(values: Any) -> tuple[float, ...]:
     return tuple(float(value) for value in np.ravel(values))
-
-
-def _padded(values: tuple[float, ...], size: int, fill: float) -> np.ndarray:
-    return np.pad(np.asarray(values), (0, size - len(values)), constant_values=fill)
