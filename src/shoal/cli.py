@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import json
+import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .types import ShoalError, nearest
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a disk says that takes no more
+LINGER = 3.0  # seconds that threads have to end after the command
 INTRO = """\
 Shoal trains teams of agents.
 
@@ -256,7 +261,18 @@ def _first(args: list[str], otherwise: str) -> tuple[str, list[str]]:
 
 def entry() -> None:
     """The console script."""
-    sys.exit(main())
+    code = main()
+    threading.Thread(target=_leave, args=(code,), daemon=True).start()
+    sys.exit(code)
+
+
+def _leave(code: int) -> None:
+    """End, also where an environment left a thread in this process (--workers 0) that does not."""
+    time.sleep(LINGER)
+    if any(not thread.daemon and thread is not threading.main_thread() for thread in threading.enumerate()):
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os._exit(code)
 
 
 if __name__ == "__main__":
