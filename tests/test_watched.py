@@ -357,3 +357,30 @@ def test_memory_is_reserved_before_it_is_written(monkeypatch: pytest.MonkeyPatch
             Arena(env, 10_000, 0, workers=0)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_environment_without_close_is_trained_on(workers: int, tmp_path: Path) -> None:
+    assert train(tmp_path, "vices:Closeless", workers=workers).steps >= 40
+
+
+def test_a_child_that_comes_back_instead_of_its_parent_is_ended(tmp_path: Path) -> None:
+    assert train(tmp_path, what="strays", where="reset").scores["agent"] == 5.0
+    assert not (tmp_path / "run" / "faults.jsonl").exists()
+
+
+def test_a_thread_that_does_not_end_does_not_keep_the_command(tmp_path: Path) -> None:
+    """Not even where the environment is played in its own process."""
+    sizes = "--steps 40 --games 2 --window 10 --eval-episodes 1 --hidden 8 --minibatches 1 --no-preset"
+    vice = "--env.what thread --env.where reset --workers 0"
+    run = command(tmp_path, f"train ppo vices:make {sizes} {vice} --out {tmp_path}")
+    try:
+        assert run.wait(60) == 0
+    finally:
+        run.kill()
+
+
+def test_a_command_that_only_asks_outlives_what_it_asks_about(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ("info vices:dying", "watch random vices:dying", "train ppo vices:dying --self-play"):
+        assert main(words.split()) == 2
+        assert "vices:dying cannot be opened: it ends the process (exit code 7)" in capsys.readouterr().err

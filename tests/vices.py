@@ -94,6 +94,10 @@ class Vicious(gymnasium.Env):
             os._exit(0)
         os.wait()
 
+    def _strays(self) -> None:
+        """A child that goes on where its parent does."""
+        os.fork()
+
     def _note(self, pid: int) -> None:
         if self.note:
             with Path(self.note).open("a") as file:
@@ -134,6 +138,20 @@ class Shuffled:
 
 def make(**vice: Any) -> Vicious:
     return Vicious(**vice)
+
+
+class Closeless:
+    """Has no close()."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (2,))
+    action_space = spaces.Discrete(2)
+    reset, step, _do = Vicious.reset, Vicious.step, Vicious._do
+    what = where = note = ""
+    endless = False
+
+
+def dying() -> None:
+    os._exit(7)
 
 
 def shuffled(**how: Any) -> Shuffled:

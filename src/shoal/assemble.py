@@ -7,6 +7,7 @@ import json
 import sys
 from dataclasses import field, make_dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -132,7 +133,7 @@ def _past(env: str, default: str | None, rule: str, args: list[str]) -> dict[str
 def _watching(args: list[str]) -> Settings:
     """How an environment is to be opened: which other flags there are is known only when it says who plays."""
     given: dict[str, Any] = {}
-    for word, following in zip(args, [*args[1:], ""], strict=True):
+    for word, following in pairwise([*args, ""]):
         name, equals, value = word.partition("=")
         if name in ("--patience", "--workers"):
             given[name.removeprefix("--")] = _plain(value if equals else following)

@@ -24,7 +24,7 @@ from .types import Clock, ShoalError
 
 AT_ONCE = 1024  # games played side by side
 HOSTED_AT_ONCE = 16  # the same on the host
-MANY, LONG = 10_000, 120.0  # steps of one episode, or seconds in which none ends, after which that is told
+MANY, LONG = 5_000, 120.0  # steps of one episode, or seconds in which none ends, after which that is told
 DEFAULT = Settings()
 
 

@@ -253,7 +253,7 @@ class Trainer:
                 self.state = self.loop.init(self.config.settings.seed)
                 learners = self._learners()
                 compiled = pool.submit(self.loop.compile, self.state, sizing.iterations(self.config, learners))
-                before = self._evaluate(learners, 0, self._halted)  # here, as worker processes end with their thread
+                before = self._evaluate(learners, 0, self._halted)
                 program = compiled.result()
         finally:
             pool.shutdown(wait=False)  # of a compiler nobody waits for

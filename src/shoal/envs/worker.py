@@ -15,6 +15,7 @@ def main(about: dict[str, Any]) -> None:
     """Do what we were started for; the first answer is that we are ready."""
     guard.fork(about["orders"], about["answers"])
     import faulthandler
+    import traceback
 
     from ..types import ShoalError
 
@@ -25,21 +26,31 @@ def main(about: dict[str, Any]) -> None:
         TASKS[about["task"]](about, say)
     except ShoalError as error:
         say({"error": str(error), "detail": error.detail, "exit_code": error.exit_code})
+    except Exception as error:
+        what = f"{about['env']} does not keep the contract of environments: {type(error).__name__}: {error}"
+        say({"error": what, "detail": traceback.format_exc(limit=-8), "exit_code": 2})
 
 
 class _Voice:
     """Answers with lines."""
 
     def __init__(self, answers: int):
-        self.answers = answers
+        self.answers, self.owner = answers, os.getpid()
 
     def __call__(self, what: Any) -> None:
-        line = json.dumps(what).encode() + b"\n"
+        if os.getpid() != self.owner:  # an environment has forked, and its child came back here
+            os._exit(1)
+        line = json.dumps(what, default=_plain).encode() + b"\n"
         try:
             while line:
                 line = line[os.write(self.answers, line) :]
         except BrokenPipeError:
             pass  # nobody listens any more: the next order says so too
+
+
+def _plain(number: Any) -> Any:
+    """Of numpy's."""
+    return number.tolist()
 
 
 def _play(about: dict[str, Any], say: Callable[[Any], None]) -> None:
