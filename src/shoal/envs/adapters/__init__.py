@@ -137,7 +137,7 @@ KINDS: dict[tuple[str, ...], Callable[[Any, How], Match]] = {  # methods an envi
 def _pettingzoo(rest: str, options: dict[str, Any], render: bool, how: How) -> Match:
     """`pz:<module>`: its parallel environment, or where agents move in turn, the other."""
     _load("pettingzoo")
-    module = _alias(rest) or _load(rest)
+    module = _load(rest)
     factory = getattr(module, "parallel_env", None) or getattr(module, "env", None)
     if factory is None:
         hint = _neighbours(rest + ".") or "."
@@ -189,16 +189,13 @@ def _load(path: str) -> ModuleType:
     try:
         return importlib.import_module(path)
     except ImportError as error:
+        parent, _, name = path.rpartition(".")
+        alias = vars(sys.modules[parent]).get(name) if parent in sys.modules else None
+        if isinstance(alias, ModuleType):  # of a shorter name than its own, as gymnasium_robotics.mamujoco_v1 is
+            return alias
         raise _lack(path, error) from error
     except (ValueError, TypeError) as error:  # the path is no name of a module
         raise ShoalError(f"'{path}' cannot be imported: {_sentence(error)}") from error
-
-
-def _alias(path: str) -> ModuleType | None:
-    """A module that a package only imports under a shorter name, such as gymnasium_robotics.mamujoco_v1."""
-    parent, _, name = path.rpartition(".")
-    found = getattr(_load(parent), name, None) if parent else None
-    return found if isinstance(found, ModuleType) else None
 
 
 def _lack(path: str, error: ImportError) -> ShoalError:
