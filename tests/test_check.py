@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import gymnasium
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from brittle import AGENTS, LENGTH, Brittle
+from jax import Array
 
 from shoal import check
 from shoal.cli import main
 from shoal.envs import make
 from shoal.envs.host import Moment
+from shoal.envs.identity import Memory, Story
 
 
 class Wrong(Brittle):
@@ -140,3 +144,90 @@ def test_what_was_never_seen_is_not_said_to_be_kept(
     assert main(["check-env", "brittle:make", "--env.reset", "1.0"]) == 1
     out = capsys.readouterr().out
     assert "broken  It plays without an error." in out and "unseen  A discount is 0 or 1." in out and "kept" not in out
+
+
+class Two:
+    """Two agents at once, as PettingZoo has it; `vice` is what is wrong with them."""
+
+    possible_agents = ["a_0", "a_1"]
+
+    def __init__(self, vice: str = ""):
+        self.vice = vice
+
+    def observation_space(self, agent: str) -> gymnasium.Space:
+        return gymnasium.spaces.Box(-1.0, 1.0, (2,))
+
+    def action_space(self, agent: str) -> gymnasium.Space:
+        return gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed: int | None = None, options: dict | None = None) -> tuple:
+        if self.vice == "shared":
+            np.random.seed(seed)
+        self.rng = np.random if self.vice == "shared" else np.random.default_rng(seed)
+        self.agents, self.taken = list(self.possible_agents), 0
+        return self._seen(self.agents), {}
+
+    def _seen(self, agents: list[str]) -> dict:
+        return {agent: self.rng.uniform(-1, 1, 2).astype(np.float32) for agent in agents}
+
+    def step(self, actions: dict) -> tuple:
+        self.taken += 1
+        acted = self.agents
+        ended = {agent: self.taken == {"a_0": 2, "a_1": 5}[agent] for agent in acted}
+        self.agents = [agent for agent in acted if not ended[agent]]
+        paid = self.possible_agents if self.vice == "dead" else acted
+        rewards = {agent: 1.0 + (agent == "a_1") for agent in paid}
+        return self._seen(acted), rewards, ended, dict.fromkeys(acted, False), {}
+
+    def state(self) -> np.ndarray:
+        return np.full(3, np.nan if self.vice == "state" and self.taken > 2 else 1.0)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("vice", "sentence", "finding"),
+    [
+        ("", "", ""),
+        ("state", "The state is finite.", "step 3: it holds nan"),
+        (
+            "shared",
+            "Equal seeds give equal episodes.",
+            "a_0, step 1: a match beside it shows another obs: games share a generator, such as np.random.seed sets",
+        ),
+        ("dead", "The dead earn nothing of their own after the step at which they died.", "a_0, step 3: .* earned 1"),
+    ],
+)
+def test_what_only_shows_beside_another_or_in_the_state_is_found(
+    vice: str, sentence: str, finding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A generator that all games of a process share plays well alone, and differently with every number of workers."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    found = check.check(make("test_check:Two", vice=vice), steps=20).findings
+    assert [name for name, findings in found.items() if findings] == ([sentence] if vice else [])
+    assert not vice or re.match(finding, str(found[sentence][0]))
+
+
+def test_the_reward_of_the_step_an_agent_died_with_is_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the environment says later: PettingZoo has no rewards for who is not there."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    match = make("test_check:Two", vice="dead").open()
+    told = [match.reset(0)]
+    while not told[-1].over:
+        told.append(match.step({"a": np.zeros(2, np.int32)}))
+    assert [moment.teams["a"].reward.tolist() for moment in told] == [[0, 0], [1, 2], [1, 2], [0, 2], [0, 2], [0, 2]]
+
+
+@dataclass(frozen=True)
+class Stuck(Memory):
+    """Nothing is legal at the instant an episode ends."""
+
+    def legal(self, world: Story) -> dict[str, Array]:
+        return {"agent": jnp.broadcast_to(world.time < self.length, (self.n, self.actions, len(world.time)))}
+
+
+def test_a_compiled_game_is_not_blamed_for_its_last_instant_nor_given_a_limit_it_does_not_know() -> None:
+    assert not any(check.check(Stuck(), steps=11).findings.values())
+    (finding,) = check.check(Stuck(length=50), steps=10).findings["Episodes end."]
+    assert "--steps" in finding.what and "--env.limit" not in finding.what

@@ -250,6 +250,24 @@ def test_training_stays_finite(env, name):
 
 
 @pytest.mark.parametrize(
+    ("name", "options", "wide"),
+    [
+        ("overcooked", {"layout": "coord_ring"}, 650),
+        ("overcooked_v2", {"layout": "cramped_room"}, 600),  # not version 1's of that name
+        ("overcooked_v2", {"layout": "two_rooms"}, 1575),
+    ],
+)
+def test_each_overcooked_has_layouts_of_its_own(name, options, wide):
+    assert FOREIGN["jaxmarl"](name, options).teams["agent"].obs == wide
+
+
+@pytest.mark.parametrize("name", ["overcooked", "overcooked_v2"])
+def test_an_unknown_layout_names_those_there_are(name):
+    with pytest.raises(ShoalError, match="no layout 'crampd_room', did you mean 'cramped_room'"):
+        FOREIGN["jaxmarl"](name, {"layout": "crampd_room"})
+
+
+@pytest.mark.parametrize(
     ("env", "says"),
     [
         (("gymnax:CartPole-v2",), "did you mean 'CartPole-v1'"),

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import lru_cache
+import re
+import sys
+import textwrap
+from functools import cached_property, lru_cache
+from pathlib import Path
+from types import ModuleType
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import OFF, TINY, build, run
 
 from shoal import envs
+from shoal.check import check
 from shoal.envs.base import BLOCK
-from shoal.types import Discrete, ShoalError, View, Window
+from shoal.loop import Loop
+from shoal.types import Discrete, ShoalError, Spec, View, Window
 
 B = 3
 IDS = sorted(envs.GAMES)
@@ -280,3 +288,58 @@ def test_errors_teach(env_id, options, told):
     with pytest.raises(ShoalError) as error:
         envs.make(env_id, **options)
     assert all(part in str(error.value) for part in told) and "\n" not in str(error.value)
+
+
+# The page that shows how to write one
+
+PAGE = Path(__file__).parent.parent / "docs" / "adding-a-game.md"
+
+
+@pytest.fixture
+def printed(monkeypatch):
+    """The game of the page, as it is printed there, with its picture."""
+    example, picture = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    page = ModuleType("printed")
+    monkeypatch.setitem(sys.modules, "printed", page)
+    exec(example, vars(page))
+    imports, _, scene = picture.partition("\n\n")
+    drawn: dict = {}
+    exec(f"{imports}\n{textwrap.dedent(scene)}", drawn)
+    page.Chase.scene = drawn["scene"]
+    monkeypatch.setitem(envs.GAMES, "my/chase", page.Chase)
+    return page.Chase
+
+
+def test_the_game_of_the_page_keeps_the_contract_and_can_be_drawn(printed):
+    game = envs.make("my/chase", breath=3)
+    report = check(game, steps=45)
+    assert not any(report.findings.values()) and report.episodes == 3
+    views, _ = stream(game, 30)
+    dead = ~views["dog"].alive
+    assert dead.any() and not views["dog"].obs[dead].any() and not views["dog"].discount[dead].any()
+    assert PAGE.read_text().count("src/shoal/envs/native.py") == 1
+    game.drawable()
+    state, _ = game.reset(jax.random.key(0), 1)
+    assert next(iter(game.pictures([state], [{}], 0))).ndim == 3
+
+
+@pytest.mark.parametrize("team", ["dog", "hare"])
+def test_two_teams_of_a_game_know_their_rivals_without_being_lined_up(printed, team):
+    """--rivals: a critic as wide as all that others do."""
+    game = envs.make("my/chase")
+    assert {team: spec.rivals for team, spec in game.teams.items()} == {"dog": 3, "hare": 6}
+    algorithms = {
+        name: build("maddpg", game, name, **TINY, **OFF, rivals=True) if name == team else build("random", game, name)
+        for name in game.teams
+    }
+    state, _ = run(Loop(game, algorithms, games=2, window=8, steps=1000), 2)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.learners[team]))
+
+
+def test_teams_are_lined_up_however_a_game_names_them():
+    """A cached property, a property or a plain dictionary; also of a game that inherits them."""
+    teams = {name: Spec((f"{name}_0",), obs=2, state=4, action=Discrete(size)) for name, size in (("a", 3), ("b", 5))}
+    kinds = (cached_property(lambda game: teams), property(lambda game: teams), teams)
+    games = [type("Named", (envs.Game,), {"name": "my/named", "teams": kind}) for kind in kinds]
+    for game in [*games, type("Heir", (games[0],), {})]:
+        assert {team: spec.rivals for team, spec in game().teams.items()} == {"a": 5, "b": 3}

@@ -9,6 +9,7 @@ its world.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple, Protocol
 
@@ -53,6 +54,21 @@ class Game:
     limit: int  # steps after which time runs out
     coloured = True  # teams are drawn in our colours
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Whatever way a game names its teams, they are lined up: nobody need think of it."""
+        super().__init_subclass__(**kwargs)
+        named = vars(cls).get("teams")
+        if isinstance(named, cached_property | property):
+            tell = named.func if isinstance(named, cached_property) else named.fget
+            assert tell, "a property is read"
+            lined = cached_property(lambda game: game.line_up(tell(game)))
+        elif isinstance(named, dict):
+            lined = cached_property(lambda game: game.line_up(named))
+        else:
+            return
+        lined.__set_name__(cls, "teams")
+        cls.teams = lined  # type: ignore[assignment]
+
     def start(self, key: Array, games: int) -> Any:
         """The opening world of `games` games."""
         raise NotImplementedError
@@ -74,7 +90,7 @@ class Game:
         return None
 
     def alive(self, world: Any) -> dict[str, Array] | None:
-        """`[N,B]` per team; None if nobody ever dies."""
+        """`[N,B]` per team; None if nobody ever dies. `advance` must not heed what the dead do."""
         return None
 
     def legal(self, world: Any) -> dict[str, Array]:

@@ -33,7 +33,7 @@ class Tiny(Game):
         return self.length
 
     def _team(self, obs: int, action: Space) -> dict[str, Spec]:
-        return self.line_up({"agent": Spec(tuple(f"agent_{i}" for i in range(self.n)), obs, self.n * obs, action)})
+        return {"agent": Spec(tuple(f"agent_{i}" for i in range(self.n)), obs, self.n * obs, action)}
 
     def scene(self, world: Any, actions: dict[str, np.ndarray]) -> Scene:
         """Each agent with what it did, what that earned, and what it sees now."""

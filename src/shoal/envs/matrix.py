@@ -47,7 +47,7 @@ class MatrixGame(Game):
             own = tuple(next(sizes) for _ in range(n))
             names = tuple(f"{team}_{i}" for i in range(n))
             teams[team] = Spec(names, obs=1, state=count, action=Discrete(max(own)), action_sizes=own)
-        return self.line_up(teams)
+        return teams
 
     def start(self, key: Array, games: int) -> Array:
         return jnp.zeros((sum(self.sides.values()), games))

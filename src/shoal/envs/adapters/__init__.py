@@ -189,6 +189,10 @@ def _load(path: str) -> ModuleType:
     try:
         return importlib.import_module(path)
     except ImportError as error:
+        parent, _, name = path.rpartition(".")
+        alias = vars(sys.modules[parent]).get(name) if parent in sys.modules else None
+        if isinstance(alias, ModuleType):  # of a shorter name than its own, as gymnasium_robotics.mamujoco_v1 is
+            return alias
         raise _lack(path, error) from error
     except (ValueError, TypeError) as error:  # the path is no name of a module
         raise ShoalError(f"'{path}' cannot be imported: {_sentence(error)}") from error

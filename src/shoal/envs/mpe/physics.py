@@ -101,7 +101,7 @@ class Particles(Game):
                 obs_sizes=tuple(agent.obs for agent in members),
                 action_sizes=widths,
             )
-        return self.line_up(teams)
+        return teams
 
     def _width(self, agent: Agent) -> int:
         if self.continuous_actions:
