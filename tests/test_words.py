@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -104,17 +105,15 @@ def test_bash_completes_algorithms_and_options(tmp_path: Path, capsys: pytest.Ca
     assert done.stdout.split() == ["mappo", "--games", "--gamma"]
 
 
-def test_a_tracker_without_a_login_is_refused_before_anything_is_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_tracker_without_a_login_is_refused_before_anything_is_compiled(tmp_path: Path) -> None:
+    """In a process of its own, as wandb remembers who one is."""
     pytest.importorskip("wandb")
-    for name in ("WANDB_MODE", "WANDB_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
-    assert main([*PAIR, "--track", "wandb", "--out", str(tmp_path / "runs")]) == 2
-    told = capsys.readouterr()
-    assert "track=wandb needs a login" in told.err and told.err.count("\n") == 1 and "compiling" not in told.out
+    about = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
+    about |= {"HOME": str(tmp_path), "NETRC": str(tmp_path / "none"), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "shoal", *PAIR, "--track", "wandb", "--out", str(tmp_path / "runs")]
+    done = subprocess.run(command, capture_output=True, text=True, env=about, cwd=tmp_path, check=False)
+    assert done.returncode == 2 and "compiling" not in done.stdout
+    assert done.stderr.startswith("shoal: track=wandb needs a login") and done.stderr.count("\n") == 1, done.stderr
     assert not (tmp_path / "runs").exists()
 
 
