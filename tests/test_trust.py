@@ -19,11 +19,13 @@ import shoal
 from shoal import checkpoint, group
 from shoal.cli import main
 from shoal.config import Config
+from shoal.player import Player
 from shoal.trust import EVERYTHING, NOTHING, Trust
-from shoal.types import ShoalError
+from shoal.types import Discrete, ShoalError, Spec
 
 SIZES: dict[str, Any] = {"steps": 40, "games": 2, "window": 10, "minibatches": 1, "eval_episodes": 1, "evaluations": 0}
 SMALL: dict[str, Any] = {"hidden": 4, "layers": 1}
+TINY = "--steps 40 --games 2 --window 10 --minibatches 1 --eval-episodes 1"
 OWN = "sly:make"
 SLY = """
 import os, pathlib
@@ -184,8 +186,7 @@ def test_ones_own_environment_is_played_when_typed_or_trusted(
     mark: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also by the processes of several seeds and of a campaign, and when these are resumed."""
-    sizes = "--steps 40 --games 2 --window 10 --minibatches 1 --eval-episodes 1 --evaluations 0 --workers 0".split()
-    words = ["ppo", OWN, *sizes, "--hidden", "4", "--layers", "1"]
+    words = ["ppo", OWN, *TINY.split(), "--evaluations", "0", "--workers", "0", "--hidden", "4", "--layers", "1"]
     assert main(["train", *words, "--out", str(tmp_path), "--name", "run"]) == 0
     assert f"shoal evaluate {tmp_path / 'run'} --trust" in capsys.readouterr().out
     refused(["evaluate", str(tmp_path / "run")], capsys, "--trust", OWN)
@@ -211,7 +212,7 @@ def test_campaigns_of_strangers_run_nothing(mark: Path, tmp_path: Path, capsys: 
     refused(["campaign", str(toml)], capsys, "--trust", OWN)
     toml.write_text(f'algorithms = ["ppo"]\nenvs = ["{OWN}"]\n[options]\ntrust = true\n')
     refused(["campaign", str(toml)], capsys, "--trust")
-    words = "ppo test/identity --seeds 1 --steps 16 --games 2 --window 4 --minibatches 1 --eval-episodes 1".split()
+    words = ["ppo", "test/identity", "--seeds", "1", *TINY.split()]
     assert main(["campaign", *words, "--out", str(tmp_path / "camp")]) == 0
     capsys.readouterr()
     file = tmp_path / "camp" / "campaign.json"
@@ -352,6 +353,20 @@ def test_links_lead_nowhere(cartpole: Path, tmp_path: Path, capsys: pytest.Captu
         (run / name).unlink()
         (run / name).symlink_to("/dev/zero")
         refused(["evaluate", str(run)], capsys, str(run))
+
+
+def test_policies_of_compiled_games_load_without_their_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who plays is saved with them; one of before, without that, needs the package."""
+    spec = Spec(("agent_0", "agent_1"), 6, 12, Discrete(5))
+    env = "jaxmarl:MPE_simple_spread_v3"
+    config = Config.build(env, {"agent": ("ppo", dict(SMALL))}, {}, {}, told={"agent": spec})
+    rng = np.random.default_rng(0)
+    Player(config, {team: one.init(rng) for team, one in config.algorithms.items()}, 0).save(tmp_path / "policy")
+    monkeypatch.setitem(sys.modules, "jaxmarl", None)
+    player = shoal.load(tmp_path / "policy")
+    assert player.act({"agent_0": np.zeros(6), "agent_1": np.ones(6)}).keys() == {"agent_0", "agent_1"}
+    with pytest.raises(ShoalError, match="jaxmarl is not installed"):
+        player.evaluate(1)
 
 
 def test_a_config_from_a_file_keeps_what_it_may_run(cartpole: Path) -> None:

@@ -37,6 +37,7 @@ Examples:
   shoal train ippo pz:mpe2.simple_spread_v3 --env.N 5
 
 `shoal train <algorithm> <env> --help` explains every option of that pair.
+`shoal --completion bash`, zsh or fish prints what makes the shell complete these words.
 With --trust, an environment of somebody's own that a run folder or a file names is run as well.
 """
 
@@ -85,6 +86,11 @@ def _dispatch(argv: list[str], trust: Trusting) -> int:
     }
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(INTRO, end="")
+        return 0
+    if argv[0] == "--completion":
+        from .completion import script
+
+        print(script(argv[1] if len(argv) == 2 else ""), end="")
         return 0
     if argv[0] == "--version":
         from . import __version__
@@ -206,6 +212,9 @@ def _watch(args: list[str], trust: Trusting) -> int:
 def _list(args: list[str]) -> int:
     from .describe import overview
 
+    if args in (["--help"], ["-h"]):
+        print("shoal list: the algorithms and environments there are, a line each.")
+        return 0
     if args:
         raise ShoalError(f"`shoal list` takes no arguments, not {args[0]!r}")
     print(overview())
@@ -215,6 +224,9 @@ def _list(args: list[str]) -> int:
 def _info(args: list[str]) -> int:
     from .describe import about
 
+    if args in (["--help"], ["-h"]):
+        print("shoal info <algorithm or env>: what one of them is, and its options, such as shoal info mappo.")
+        return 0
     if len(args) != 1:
         raise ShoalError("say one algorithm or environment: shoal info <name>")
     print(about(args[0]))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+NARROW = 100  # columns
 PLAIN_EVERY = 5.0  # seconds between two plain progress lines
 
 
@@ -21,6 +23,11 @@ def tell(text: str) -> None:
     if sys.stdout is not None and not sys.stdout.closed:
         encoding = sys.stdout.encoding or "utf-8"
         print(text.encode(encoding, "replace").decode(encoding), flush=True)
+
+
+def _narrow() -> bool:
+    """Whether a whole line has no room: then it tells what matters most."""
+    return shutil.get_terminal_size().columns < NARROW
 
 
 class Display:
@@ -62,7 +69,8 @@ class Display:
             return
         from rich.progress import BarColumn, Progress, TextColumn
 
-        with Progress(BarColumn(12), TextColumn("{task.fields[line]}", markup=False), transient=True) as self.bar:
+        bar = () if _narrow() else (BarColumn(12),)
+        with Progress(*bar, TextColumn("{task.fields[line]}", markup=False), transient=True) as self.bar:
             self.bar.add_task("", total=total, line="")
             yield
         self.bar = None
@@ -73,6 +81,8 @@ class Display:
         line = f"{steps:,} of {total:,} steps, {rate:,.0f}/s, {left:.0f} s left"
         if returns:
             line += f", training return {named(returns)}"
+        if self.live and _narrow():
+            line = f"{min(steps / total, 1):.0%}, {left:.0f} s" + (f", {named(returns)}" if returns else "")
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=min(steps, total), line=line)
         elif not self.quiet and time.monotonic() - self.said > PLAIN_EVERY:

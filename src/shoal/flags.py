@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import difflib
 import io
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar, get_type_hints
@@ -14,6 +15,69 @@ from .types import ShoalError
 
 T = TypeVar("T")
 FLAG = "flag"  # in a field's metadata: what its flags are called, if not as the field
+THEIRS = {  # what other libraries call our options
+    "learning-rate": "lr",
+    "actor-lr": "lr",
+    "lr-actor": "lr",
+    "num-envs": "games",
+    "n-envs": "games",
+    "n-rollout-threads": "games",
+    "num-parallel": "games",
+    "batch-size": "batch",
+    "minibatch-size": "minibatches",
+    "num-minibatches": "minibatches",
+    "num-mini-batch": "minibatches",
+    "n-minibatches": "minibatches",
+    "total-timesteps": "steps",
+    "num-env-steps": "steps",
+    "total-steps": "steps",
+    "num-steps": "window",
+    "n-steps": "window",
+    "rollout-length": "window",
+    "episode-length": "window",
+    "t-max": "steps",
+    "ent-coef": "entropy",
+    "entropy-coef": "entropy",
+    "gae-lambda": "lam",
+    "td-lambda": "lam",
+    "discount": "gamma",
+    "buffer-size": "capacity",
+    "replay-size": "capacity",
+    "learning-starts": "warmup",
+    "clip-coef": "clip",
+    "clip-range": "clip",
+    "clip-param": "clip",
+    "update-epochs": "epochs",
+    "n-epochs": "epochs",
+    "ppo-epoch": "epochs",
+    "hidden-size": "hidden",
+    "hidden-dim": "hidden",
+    "rnn-hidden-dim": "hidden",
+    "epsilon-start": "epsilon",
+    "epsilon-finish": "epsilon-end",
+    "epsilon-anneal-time": "epsilon-steps",
+    "target-update-interval": "target-every",
+    "target-network-frequency": "target-every",
+    "polyak": "tau",
+    "eval-freq": "evaluations",
+    "n-eval-episodes": "eval-episodes",
+    "test-nepisode": "eval-episodes",
+    "save-freq": "save-every",
+    "save-model-interval": "save-every",
+    "num-workers": "workers",
+    "num-seeds": "seeds",
+    "anneal-lr": "anneal",
+    "log-dir": "out",
+    "run-name": "name",
+    "exp-name": "name",
+    "wandb-project-name": "project",
+    "use-rnn": "torso",
+    "recurrent": "torso",
+    "share-params": "sharing",
+    "share-policy": "sharing",
+    "obs-agent-id": "agent-id",
+    "obs-last-action": "last-action",
+}
 
 
 def parse(cls: type[T], default: T, args: Sequence[str], prog: str, description: str) -> T:
@@ -22,6 +86,7 @@ def parse(cls: type[T], default: T, args: Sequence[str], prog: str, description:
 
     known = dict(flags(cls, default))
     args = list(_spelled(args, known))
+    tyro._experimental_options["ansi_codes"] = not os.environ.get("NO_COLOR")
     if "--help" in args or "-h" in args:
         tyro.cli(cls, default=default, args=["--help"], prog=prog, description=description, registry=_registry())
     complaint = io.StringIO()
@@ -80,7 +145,10 @@ def _spelled(args: Sequence[str], known: dict[str, bool]) -> Iterator[str]:
 
 
 def _hint(flag: str, known: Iterable[str]) -> str:
-    """What may have been meant: the same option of another owner, or one spelled alike."""
+    """What may have been meant: what another library calls so, the same option of another owner, or one like it."""
+    ours = f"--{THEIRS.get(flag.removeprefix('--'), '')}"
+    if ours in known:
+        return f": what other libraries call so is {ours} here"
     elsewhere = [other for other in known if other.rpartition(".")[2] == flag.removeprefix("--")]
     near = elsewhere or difflib.get_close_matches(flag, list(known), 1, cutoff=0.5)
     return f", did you mean {' or '.join(near)}?" if near else ": --help shows all"

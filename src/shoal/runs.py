@@ -31,6 +31,7 @@ LOCK = ".lock"  # held by the process that trains
 CLAIM = ".claim"  # ends the name of a file beside a folder that is about to be made
 FAULTS = "faults.jsonl"  # only if an environment on the host broke
 CHECKPOINTS = "checkpoints"
+THEIRS = "wandb"  # where Weights & Biases writes
 FREE = ("out", "name", "seeds", "devices", "workers", "patience", "tolerance", "keep", "save_every")
 UNDECIDED = (*FREE, "film", "track", "project")  # settings that do not decide what is learnt
 DEEPEST = 100  # tables inside each other in a file
@@ -148,7 +149,8 @@ def protocol(config: Config) -> dict[str, Any]:
 def held(path: Path) -> Iterator[None]:
     """One process at a time; whoever dies lets go. A folder whose files lie elsewhere is not written to."""
     for link in (inner for inner in path.rglob("*") if inner.is_symlink()):
-        if not link.resolve().is_relative_to(path.resolve()):
+        theirs = THEIRS in link.relative_to(path).parts[:-1]  # a package of others makes links of its own there
+        if not theirs and not link.resolve().is_relative_to(path.resolve()):
             raise ShoalError(f"{link} is a link that leads out of {path}: put what it leads to in its place")
     with (path / LOCK).open("w") as file:
         try:

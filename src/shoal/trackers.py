@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import secrets
 import time
@@ -80,6 +81,22 @@ class WandB(Tracker):
     """Weights & Biases; `WANDB_MODE=offline` writes to the run folder's `wandb/` alone."""
 
     name = "wandb"
+
+    def __init__(self) -> None:
+        super().__init__()
+        mode = os.environ.get("WANDB_MODE") or self.package.setup().settings.mode
+        if mode == "online" and not self._known():
+            raise ShoalError(
+                "track=wandb needs a login: run `wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline to log into"
+                " the run's folder alone"
+            )
+
+    def _known(self) -> bool:
+        """Whether it knows who we are; earlier versions cannot be asked without a prompt, but for the key alone."""
+        try:
+            return bool(self.package.login(prompt=False))
+        except TypeError:
+            return bool(self.package.api.api_key)
 
     def begin(self, run: Run, before: str) -> str:
         self.theirs = self.package.init(

@@ -23,6 +23,7 @@ from ..types import ShoalError, Spec, View, line_up
 
 BLOCK = 64  # games whose observations are laid out together
 MOST = 1_000_000  # of anything a game counts
+CROWD = 1000  # agents, landmarks and the like of a game
 
 
 class Env(Protocol):
@@ -186,13 +187,13 @@ def _as_it_is(key: Array, first: Array, world: Any) -> Any:
     return world
 
 
-def at_least(least: int, **options: Any) -> None:
+def at_least(least: int, most: int = MOST, **options: Any) -> None:
     """Refuse an option that is not a whole number, or too small or too large a one."""
     for option, value in options.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
             raise ShoalError(f"{option} must be a whole number of at least {least}, not {value!r}.")
-        if int(value) > MOST:
-            raise ShoalError(f"{option} must be at most {MOST:,}, not {value}.")
+        if int(value) > most:
+            raise ShoalError(f"{option} must be at most {most:,}, not {value}.")
 
 
 def within(low: float, high: float, **options: Any) -> None:

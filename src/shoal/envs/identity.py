@@ -13,7 +13,7 @@ from jax import Array
 
 from ..render import Disc, Scene, Text
 from ..types import Box, Discrete, Space, Spec
-from .base import Game, at_least
+from .base import CROWD, Game, at_least
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Tiny(Game):
     """steps per episode"""
 
     def __post_init__(self) -> None:
-        at_least(1, n=self.n, length=self.length)
+        at_least(1, CROWD, n=self.n)
+        at_least(1, length=self.length)
 
     @property
     def limit(self) -> int:

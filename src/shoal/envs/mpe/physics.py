@@ -17,7 +17,7 @@ from jax import Array
 
 from ...render import Disc, Line, Patch, Scene
 from ...types import Box, Discrete, ShoalError, Spec
-from ..base import Game, at_least, within
+from ..base import CROWD, Game, at_least, within
 
 MOVES = 5  # stay, left, right, down, up
 STEP = 0.1  # seconds of simulated time
@@ -215,7 +215,7 @@ class Nearsighted(Particles):
         super().__post_init__()
         for option in ("num_agent_neighbors", "num_landmark_neighbors"):
             if getattr(self, option) is not None:
-                at_least(1, **{option: getattr(self, option)})
+                at_least(1, CROWD, **{option: getattr(self, option)})
 
     def near_landmarks(self, world: World) -> Array:
         """`[N,M,2,B]` where each agent sees landmarks."""

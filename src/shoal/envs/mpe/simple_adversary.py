@@ -8,7 +8,7 @@ from functools import cached_property
 import jax.numpy as jnp
 from jax import Array
 
-from ..base import at_least
+from ..base import CROWD, at_least
 from .physics import Agent, Landmark, Nearsighted, World, flat, length, pick
 
 
@@ -24,7 +24,7 @@ class SimpleAdversary(Nearsighted):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(1, N=self.N)
+        at_least(1, CROWD, N=self.N)
 
     @cached_property
     def agents(self) -> tuple[Agent, ...]:

@@ -8,7 +8,7 @@ from functools import cached_property
 import jax.numpy as jnp
 from jax import Array
 
-from ..base import at_least, within
+from ..base import CROWD, at_least, within
 from .physics import Agent, Landmark, Nearsighted, World, check_stage, flat, length, relative, without_self
 
 SIZE = 0.15
@@ -34,7 +34,7 @@ class SimpleSpread(Nearsighted):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(1, N=self.N)
+        at_least(1, CROWD, N=self.N)
         within(0, 1, local_ratio=self.local_ratio)
         check_stage(self.curriculum, self.curriculum_stage, last=1)
 

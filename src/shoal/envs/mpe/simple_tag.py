@@ -8,7 +8,7 @@ from functools import cached_property
 import jax.numpy as jnp
 from jax import Array
 
-from ..base import at_least
+from ..base import CROWD, at_least
 from .physics import (
     Agent,
     Landmark,
@@ -49,8 +49,8 @@ class SimpleTag(Nearsighted):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(1, num_good=self.num_good, num_adversaries=self.num_adversaries)
-        at_least(0, num_obstacles=self.num_obstacles)
+        at_least(1, CROWD, num_good=self.num_good, num_adversaries=self.num_adversaries)
+        at_least(0, CROWD, num_obstacles=self.num_obstacles)
         check_stage(self.curriculum, self.curriculum_stage, last=2)
 
     @cached_property

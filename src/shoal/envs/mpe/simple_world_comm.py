@@ -8,7 +8,7 @@ from functools import cached_property
 import jax.numpy as jnp
 from jax import Array
 
-from ..base import at_least
+from ..base import CROWD, at_least
 from .physics import Agent, Landmark, Particles, World, edge_penalty, flat, length, others, relative, without_self
 
 HUNTER, PREY, FOOD, FOREST = 0.075, 0.045, 0.03, 0.3  # sizes
@@ -34,8 +34,8 @@ class SimpleWorldComm(Particles):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(1, num_good=self.num_good, num_adversaries=self.num_adversaries, num_food=self.num_food)
-        at_least(0, num_obstacles=self.num_obstacles, num_forests=self.num_forests)
+        at_least(1, CROWD, num_good=self.num_good, num_adversaries=self.num_adversaries, num_food=self.num_food)
+        at_least(0, CROWD, num_obstacles=self.num_obstacles, num_forests=self.num_forests)
 
     @cached_property
     def agents(self) -> tuple[Agent, ...]:
