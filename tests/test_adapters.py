@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from helpers import PAGES, with_pages
 from magent2.environments import combined_arms_v6
 from mpe2 import simple_tag_v3
 from pettingzoo import ParallelEnv
@@ -23,7 +24,7 @@ from shoal.envs.adapters import How, adapt, as_parallel_env, open_match
 from shoal.envs.host import Broken, Hosted, Match, Moment, Table, shared
 from shoal.types import Box, Discrete, ShoalError, Spec
 
-DOCS = Path(__file__).parent.parent / "docs" / "bringing-an-environment.md"
+DOCS: Path = PAGES / "bringing-an-environment.md"
 
 
 def chosen(match: Match, moment: Moment, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -684,6 +685,7 @@ def test_a_match_is_taken_as_it_is():
         adapt(match, How(teams="all"))
 
 
+@with_pages
 def test_the_example_of_the_docs_runs(tmp_path, monkeypatch):
     example = next(code for code in re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.S) if "def make" in code)
     assert len(example.splitlines()) <= 45

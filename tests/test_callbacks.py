@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers import LEARNERS, OFF, PATHWISE, REPLAYED, TEAM, build, mortal, on_devices
+from helpers import LEARNERS, OFF, PAGES, PATHWISE, REPLAYED, TEAM, build, mortal, on_devices, with_pages
 from helpers import TINY as SMALL
 
 import shoal
@@ -29,7 +29,7 @@ from shoal.loop import Loop, bare
 from shoal.trainer import Result, train
 from shoal.types import ShoalError
 
-PAGE = Path(__file__).parent.parent / "docs" / "logging.md"
+PAGE = PAGES / "logging.md"
 TINY: dict[str, Any] = {"games": 4, "window": 5, "hidden": 4, "layers": 1, "minibatches": 1, "eval_episodes": 3}
 TINY |= {"steps": 400, "evaluations": 3, "save_every": 100, "keep": 9, "quiet": True, "lr": 0.05}
 
@@ -231,6 +231,7 @@ def learnt(env: Env, names: dict[str, str]) -> set[str]:
     return {f"<team>/{name}" for team in players for name in metrics.learning[team]}
 
 
+@with_pages
 def test_every_metric_is_documented_and_every_documented_one_is_there(whole: tuple[Result, Witness]):
     names = learnt(make("matrix/matching_pennies"), {"even": "a2c", "odd": "past"})
     for algorithm in LEARNERS:
@@ -362,6 +363,7 @@ def test_mlflow_with_a_local_database(tmp_path: Path, monkeypatch: pytest.Monkey
 # -- the page ---------------------------------------------------------------------------------------------------------
 
 
+@with_pages
 def test_the_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
     monkeypatch.chdir(tmp_path)

@@ -5,12 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import with_pages
 
 from shoal.algorithms import ALGORITHMS, ALIASES
 from shoal.envs import GAMES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "benchmarks" / "README.md"]
+pytestmark = with_pages
 
 
 def test_every_algorithm_has_a_page_with_its_options(capsys):

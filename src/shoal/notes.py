@@ -53,7 +53,7 @@ class Notes:
         rate = fresh / spent
         values |= {"seconds": run.seconds, "steps_per_second": rate}
         run.log.point(run.steps, values)
-        _refuse_nonsense(learning, run.steps)
+        _refuse_nonsense(metrics.learning, run.steps)
         self.display.progress(run.steps, run.config.settings.steps, rate, returns)
         self.hooks.call("on_iteration", run, values)
         return fresh
@@ -122,10 +122,14 @@ def _means(metrics: dict[str, Any]) -> dict[str, float]:
     return means | {"updates": float(updates.sum())}
 
 
-def _refuse_nonsense(values: dict[str, float], step: int) -> None:
-    wrong = [name for name, value in values.items() if not np.isfinite(value)]
-    if wrong:
-        raise Diverged(
-            f"training diverged: {', '.join(wrong)} stopped being a number before step {step}:"
-            " try a smaller lr or max_grad_norm"
-        )
+def _refuse_nonsense(learning: dict[str, dict[str, Any]], step: int) -> None:
+    """Name what was no number in the first iteration in which anything was none."""
+    bad = {
+        f"{tag(team)}/{name}": ~np.isfinite(series).reshape(len(series), -1).all(1)
+        for team, metrics in learning.items()
+        for name, series in metrics.items()
+    }
+    first = min((int(rows.argmax()) for rows in bad.values() if rows.any()), default=None)
+    if first is not None:
+        wrong = ", ".join(name for name, rows in bad.items() if rows[first])
+        raise Diverged(f"training diverged: {wrong} stopped being a number before step {step}")

@@ -21,13 +21,14 @@ from .best import BestPolicy
 from .callbacks import Callback, Hooks, Run, builtin
 from .config import Config
 from .devices import room
+from .diagnosis import cause
 from .display import Display
 from .envs.arena import Alone
 from .evaluate import Episodes, Halted, evaluator, never
 from .hostloop import HostLoop
 from .log import Log, read
 from .loop import Loop
-from .notes import Notes
+from .notes import Diverged, Notes
 from .policies import Best
 from .trust import NOTHING, Trust, needed
 from .types import Clock, ShoalError, TrainState
@@ -285,7 +286,11 @@ class Trainer:
         if metrics is None:  # the first of the iterations failed
             return 0
         broke = {"faults": float(len(self.loop.faults)), "dropped": float(len(self.loop.dropped))}
-        return self.notes.metrics(metrics, spent, broke if self.loop.faults else {})
+        try:
+            return self.notes.metrics(metrics, spent, broke if self.loop.faults else {})
+        except Diverged as error:
+            before = self.notes.history.points[0].played
+            raise Diverged(f"{error}: {cause(self.config, jax.device_get(self.state.views), before)}") from None
 
     def _save(self, keeper: checkpoint.Keeper) -> None:
         """A checkpoint, unless the last one is of this very step: it could not be replaced in one go."""
