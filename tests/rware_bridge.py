@@ -70,11 +70,12 @@ def read(game: Warehouse, env: Any, delivered: int = 0) -> dict[str, np.ndarray]
         "way": np.array([agent.dir.value for agent in env.agents], np.int32),
         "load": np.array([shelf.id if shelf else 0 for shelf in carried], np.int32),
         "brought": np.array([agent.has_delivered for agent in env.agents]),
-        "said": np.array([agent.message for agent in env.agents], np.float32).reshape(len(env.agents), -1),
+        "said": np.array([agent.message for agent in env.agents], np.int32).reshape(len(env.agents), -1),
         "stands": stands,
         "queue": np.array([shelf.id for shelf in env.request_queue], np.int32),
         "earned": np.zeros(len(env.agents), np.float32),
         "delivered": np.array(delivered, np.int32),
+        "seen": np.zeros((len(env.agents), (2 * game.sensor_range + 1) ** 2), np.int32),
     }
 
 

@@ -46,7 +46,7 @@ def duel(env_id: str, options: dict, episodes: int, seed: int = 0):
 
     @jax.jit
     def step(world, action, lots):
-        world = game.deliver(game.act(world, action.T), lots)
+        world = game.look(game.deliver(game.act(world, action.T), lots))
         return world, game.observe(world)["agent"], game.reward(world)["agent"]
 
     def theirs(t: int) -> World:
@@ -54,7 +54,7 @@ def duel(env_id: str, options: dict, episodes: int, seed: int = 0):
 
     told = ("brought",) if game.reward_type == "two_stage" else ()  # the package knows of it only there
     world = jax.tree.map(jnp.asarray, theirs(0))
-    assert np.array_equal(game.observe(world)["agent"], truth.obs[0])
+    assert np.array_equal(game.observe(game.look(world))["agent"], truth.obs[0].astype(np.float32))
     for t in range(game.limit):
         before = np.asarray(world.place)
         world, obs, reward = step(world, truth.actions[t], truth.lots[t])
@@ -134,7 +134,9 @@ def test_deliveries_request_any_other_shelf():
     assert (game.episode_metrics(after)["deliveries"] == 1).all()
     share = np.bincount(after.queue[1], minlength=33)
     assert not share[[0, 7, 30]].any() and (share[share > 0] > games / 30 / 2).all() and (share > 0).sum() == 30
-    assert (game.advance(jax.random.key(2), after, {"agent": jnp.zeros((2, games), jnp.int32)}).earned == 0).mean() > 0.9
+    assert (
+        game.advance(jax.random.key(2), after, {"agent": jnp.zeros((2, games), jnp.int32)}).earned == 0
+    ).mean() > 0.9
 
 
 def test_time_running_out_is_no_end():

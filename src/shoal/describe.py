@@ -15,6 +15,7 @@ from .algorithms import ALGORITHMS, ALIASES, Algorithm
 from .config import Settings
 from .envs import GAMES, find, make
 from .envs.adapters.how import How
+from .envs.grid import GridGame
 from .envs.host import Hosted
 from .types import Discrete, ShoalError, Spec, nearest
 
@@ -30,7 +31,7 @@ OUTSIDE = [
 def overview() -> str:
     """Every algorithm and environment, one line each."""
     algorithms = [(_names(kind), _doc(sys.modules[kind.__module__])) for kind in ALGORITHMS.values()]
-    games = [(name, _sides(make(name).teams), _doc(game)) for name, game in GAMES.items()]
+    games = [(_id(game), _sides(make(name).teams), _doc(game)) for name, game in GAMES.items()]
     return "\n".join(
         [
             "Algorithms",
@@ -83,7 +84,10 @@ def _about_game(name: str) -> str:
         own = _table(options(How, "env.")) if isinstance(game, Hosted) else []
         about = ["Any other --env.option goes to the environment itself.", *own]
         return "\n".join([f"{name}: an environment from outside, played {kind}", "", *sides(game.teams), "", *about])
-    lines = [f"{name}: {_doc(sys.modules[type(game).__module__])}", _doc(type(game)), ""]
+    lines = [f"{name}: {_doc(sys.modules[type(game).__module__])}", _doc(type(game))]
+    if isinstance(game, GridGame):
+        lines.append(f"Ids say options: {game.name}/{game.form}.")
+    lines.append("")
     steps = f"At most {game.limit} steps per episode."
     choices = _table(options(type(game), "env."))
     return "\n".join([*lines, *sides(game.teams), steps, "", "Options (--env.option value)", *choices])
@@ -122,6 +126,11 @@ def meanings(cls: type) -> dict[str, str]:
             if isinstance(field, ast.AnnAssign) and isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
                 words[field.target.id] = str(line.value.value)  # type: ignore[union-attr]
     return words
+
+
+def _id(game: type) -> str:
+    """As `shoal list` shows it: where ids say options, an example of one."""
+    return f"{game.name}/{game.example}" if issubclass(game, GridGame) else game.name  # type: ignore[attr-defined]
 
 
 def _names(kind: type[Algorithm]) -> str:

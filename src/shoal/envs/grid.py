@@ -29,7 +29,8 @@ class GridGame(Game):
     max_cycles: int = 50
     """steps until time runs out"""
 
-    form: ClassVar[str]  # what follows `name/` in an id, for people
+    example: ClassVar[str]  # what follows `name/` in an id
+    form: ClassVar[str]  # what may, for people
     reads: ClassVar[re.Pattern[str]]  # the same for us: its groups are the words that say something
 
     def __post_init__(self) -> None:

@@ -77,6 +77,7 @@ class Foraging(GridGame):
     """see the levels of players"""
 
     name = "lbf"
+    example = "8x8-2p-2f"
     form = "8x8-2p-2f, after it -coop, -pen and -v1, -v2 or -v3, before it 2s- (sight) and grid-"
     reads = re.compile(
         r"(?P<grid>grid-)?(?:(?P<sight>\d+)s-)?(?P<rows>\d+)x(?P<columns>\d+)-(?P<players>\d+)p-(?P<food>\d+)f"

@@ -43,11 +43,12 @@ class World(NamedTuple):
     way: Array  # [N,B] int32 where each faces
     load: Array  # [N,B] int32 the shelf it carries, 0 if none
     brought: Array  # [N,B] bool it has delivered what it carries
-    said: Array  # [N,M,B] float32 the bits of its message
+    said: Array  # [N,M,B] int32 the bits of its message
     stands: Array  # [cells,B] int16 the shelf on each cell of the padded board that nobody carries, 0 if none
     queue: Array  # [Q,B] int32 shelves that are requested
     earned: Array  # [N,B] by the step that led here
     delivered: Array  # [B] int32 shelves so far
+    seen: Array  # [N,K,B] int32 the cells around each robot, packed: made once, where observations would do it per bit
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Warehouse(GridGame):
     """see one's row and column as numbers up to 1"""
 
     name = "rware"
+    example = "tiny-2ag"
     form = "tiny-2ag (small, medium, large, xlarge, 2x3), then -easy, -hard or -4req; -8h before -2ag, 2s- before all"
     reads = re.compile(
         rf"(?:(?P<sight>\d+)s-)?(?:(?P<size>{'|'.join(SIZES)})|(?P<rows>\d+)x(?P<columns>\d+))(?:-(?P<height>\d+)h)?"
@@ -168,24 +170,26 @@ class Warehouse(GridGame):
         n, (rows, columns) = self.n_agents, self.floor.highway.shape
         cell = distinct(key_place, n, rows * columns, games)
         none = jnp.zeros((n, games), jnp.int32)
-        return World(
+        world = World(
             place=jnp.stack([cell // columns, cell % columns], axis=1),
             way=below(key_way, np.full(n, len(WAYS)), games),
             load=none,
             brought=none.astype(bool),
-            said=jnp.zeros((n, self.msg_bits, games)),
+            said=jnp.zeros((n, self.msg_bits, games), jnp.int32),
             stands=jnp.broadcast_to(self._opening, (len(self._opening), games)),
             queue=1 + distinct(key_queue, self._requests, len(self.floor.shelves), games),
             earned=none.astype(jnp.float32),
             delivered=none[0],
+            seen=none,
         )
+        return self.look(world)
 
     def advance(self, key: Array, world: World, actions: dict[str, Array]) -> World:
         world = self.act(world, actions[TEAM])
         rest = world._replace(stands=jnp.zeros(0))  # deliveries leave the standing shelves alone: they need no copy
         arrived = jnp.any(jnp.stack([self._arrived(world, goal)[0] > 0 for goal in self.floor.goals]))
         rest = jax.lax.cond(arrived, self._draw, lambda key, rest: rest, key, rest)
-        return rest._replace(stands=world.stands)
+        return self.look(rest._replace(stands=world.stands))
 
     def _draw(self, key: Array, world: World) -> World:
         free = len(self.floor.shelves) - self._requests
@@ -203,15 +207,15 @@ class Warehouse(GridGame):
         goes = movers(here, jnp.where(free, self._number(goal), here))
         toggles = (move == TOGGLE) & ((world.load == 0) | ~self._on_highway(world.place))
         lowers = toggles & (world.load > 0)
-        bits = action[:, None] >> np.arange(self.msg_bits)[::-1, None] & 1
+        said = action[:, None] >> np.arange(self.msg_bits)[::-1, None] & 1
         returned = lowers & world.brought if self.reward_type == "two_stage" else jnp.zeros_like(lowers)
         return world._replace(
             place=jnp.where(goes[:, None], goal, world.place),
             way=_turned(world.way, move),
             load=jnp.where(toggles, jnp.where(lowers, 0, under), world.load),
             brought=world.brought & ~lowers,
-            said=bits.astype(jnp.float32),
-            stands=_put(world.stands, jnp.where(toggles, here, -1), world.load),
+            said=said,
+            stands=_put(world.stands, jnp.where(toggles, here, len(world.stands)), world.load),
             earned=0.5 * returned,
         )
 
@@ -253,40 +257,33 @@ class Warehouse(GridGame):
     # -- what is seen -------------------------------------------------------------------------------------------------
 
     def observe(self, world: World) -> dict[str, Array]:
-        games = world.place.shape[-1]
-        own = [self._coordinates(world), *self._flags([world.load > 0]), *self._flags(_facing(world.way))]
-        own += self._flags([self._on_highway(world.place)])
-        cells = self._sensors(world).reshape(self.n_agents, -1, games)
-        return {TEAM: jnp.concatenate([*own, cells], axis=1)}
+        return {TEAM: jnp.moveaxis(self._outward(world, world.place.shape[-1])[TEAM], 0, -1)}
 
-    def _flags(self, flags: Any) -> list[Array]:
-        return [flag.astype(jnp.float32)[:, None] for flag in flags]
+    def _outward(self, world: World, games: int) -> dict[str, Array]:
+        """Observations `[B,N,F]`. Flags travel as the bits of one number per cell: moving them one by one is slow."""
+        place = world.place[:, ::-1].astype(jnp.float32)  # column and row
+        if self.normalised_coordinates:
+            place /= np.array(self.floor.highway.shape, np.float32)[::-1, None] - 1
+        own = _packed([world.load > 0, *_facing(world.way), self._on_highway(world.place)])
+        place, own, cells = (jnp.moveaxis(part, -1, 0) for part in (place, own, world.seen))
+        cells = _bits(cells, 7 + self.msg_bits).reshape(games, self.n_agents, -1)
+        return {TEAM: jnp.concatenate([place, _bits(own, OWN - 2), cells], axis=-1)}
 
-    def _coordinates(self, world: World) -> Array:
-        """`[N,2,B]` column and row."""
-        place = world.place[:, ::-1].astype(jnp.float32)
-        rows, columns = self.floor.highway.shape
-        return place / np.array([columns - 1, rows - 1], np.float32)[:, None] if self.normalised_coordinates else place
-
-    def _sensors(self, world: World) -> Array:
-        """`[N,K,7+M,B]` who and which shelf is on each of the `K` cells around each robot."""
+    def look(self, world: World) -> World:
+        """The world with what its robots see: who and which shelf is on each of the `K` cells around them."""
         reach = np.arange(-self.sensor_range, self.sensor_range + 1)
         window = (reach[:, None] * self._stride + reach).reshape(-1, 1)
         here = self._number(world.place)
-        cells = here[:, None] + window  # [N,K,B]
-        code = 1 + world.way + 4 * world.load  # of a robot, in one number
-        matches = [cells == here[i] for i in range(self.n_agents)]
-        found = reduce(jnp.add, (jnp.where(match, code[i], 0) for i, match in enumerate(matches)))
-        robot, way, load = found > 0, jnp.maximum(found - 1, 0) & 3, jnp.maximum(found - 1, 0) >> 2
+        cells = here[:, None] + window
+        said = reduce(jnp.add, (world.said[:, bit] << bit for bit in range(self.msg_bits)), 0)
+        code = 1 + world.way + 4 * said + (world.load << (2 + self.msg_bits))  # of a robot, in one number
+        found = reduce(jnp.add, (jnp.where(cells == here[i], code[i], 0) for i in range(self.n_agents)))
+        robot, code = found > 0, jnp.maximum(found - 1, 0)
+        words = [code >> (2 + bit) & 1 for bit in range(self.msg_bits)]
         standing = _look_up(world.stands, cells.reshape(-1, cells.shape[-1])).reshape(cells.shape)
-        shelf = standing + load
+        shelf = standing + (code >> (2 + self.msg_bits))
         wanted = either(shelf == one for one in world.queue)
-        said = [
-            reduce(jnp.add, (jnp.where(match, world.said[i, bit], 0.0) for i, match in enumerate(matches)))
-            for bit in range(self.msg_bits)
-        ]
-        parts = [robot, *_facing(way), *said, shelf > 0, wanted]
-        return jnp.stack([part.astype(jnp.float32) for part in parts], axis=2)
+        return world._replace(seen=_packed([robot, *_facing(code & 3), *words, shelf > 0, wanted]))
 
     # -- a picture ----------------------------------------------------------------------------------------------------
 
@@ -328,11 +325,9 @@ def _look_up(stands: Array, cells: Array) -> Array:
 
 
 def _put(stands: Array, cells: Array, shelves: Array) -> Array:
-    """The shelves `[N,B]` put onto the cells `[N,B]`; a cell below 0 is nowhere."""
-    every = np.arange(stands.shape[0])[:, None]
-    for cell, shelf in zip(cells, shelves.astype(stands.dtype), strict=True):
-        stands = jnp.where(every == cell, shelf, stands)
-    return stands
+    """The shelves `[N,B]` put onto the cells `[N,B]`, which all differ; one beyond the last is nowhere."""
+    games = np.arange(stands.shape[1])
+    return stands.at[cells, games].set(shelves.astype(stands.dtype), mode="drop")
 
 
 def _turned(way: Array, move: Array) -> Array:
@@ -345,3 +340,13 @@ def _turned(way: Array, move: Array) -> Array:
 def _facing(way: Array) -> list[Array]:
     """For each of the four ways, who faces it."""
     return [way == one for one in range(4)]
+
+
+def _packed(flags: list[Array]) -> Array:
+    """One number for several flags, the first in its lowest bit."""
+    return reduce(jnp.bitwise_or, (flag.astype(jnp.int32) << bit for bit, flag in enumerate(flags)))
+
+
+def _bits(packed: Array, count: int) -> Array:
+    """`[…,count]` the flags again, as nets read them."""
+    return (packed[..., None] >> np.arange(count) & 1).astype(jnp.float32)
