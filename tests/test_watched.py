@@ -259,6 +259,12 @@ def test_nothing_to_see_is_said_in_a_sentence(tmp_path: Path) -> None:
         train(tmp_path, size=0)
 
 
+def test_an_empty_state_is_refused_where_it_is_learnt_from(tmp_path: Path) -> None:
+    vice = {"kept": str(tmp_path / "kept"), "teams": "all"}
+    with pytest.raises(ShoalError, match=r"mappo learns from the state, and that of vices:Stateless is empty"):
+        shoal.train("mappo", "vices:Stateless", env=vice, out=str(tmp_path), preset=False, quiet=True, **SMALL)
+
+
 def test_an_episode_that_never_ends_is_told_and_given_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ShoalError, match=r"game \d of vices:make has not ended its episode after 50 steps; cut its"):
         train(tmp_path, endless=True, longest=50)

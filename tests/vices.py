@@ -140,6 +140,13 @@ def make(**vice: Any) -> Vicious:
     return Vicious(**vice)
 
 
+class Stateless(Shuffled):
+    """Says that it has a state, and shows none."""
+
+    def state(self) -> np.ndarray:
+        return np.zeros(0)
+
+
 class Closeless:
     """Has no close()."""
 

@@ -126,6 +126,11 @@ class Config:
             bounded(config)
         for algorithm in self.algorithms.values():
             algorithm.check(self.share)
+            if algorithm.sees_state and not algorithm.spec.state:
+                raise ShoalError(
+                    f"{algorithm.name} learns from the state, and that of {self.env} is empty: leave it out, so that"
+                    " all observations together take its place (--env.state False)"
+                )
         if s.steps < s.games * s.window:
             raise ShoalError(
                 f"{s.steps} steps are too few for one update of {s.games} games x {s.window} steps:"
