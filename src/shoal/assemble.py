@@ -206,17 +206,20 @@ def _read(
     """
     import tyro
 
-    fields, numbers = [], {team: f"team_{number}" for number, team in enumerate(sides)}
+    numbers = {team: f"team_{number}" for number, team in enumerate(sides)}
+    defaults = {name: default for name, (default, _) in parts.items()}
+    fields: list[tuple] = []
     for name, (default, bare) in parts.items():
         kind = type(default)
-        fields.append((name, Annotated[kind, tyro.conf.OmitArgPrefixes] if bare else kind, field(default=default)))
+        fields.append((name, Annotated[kind, tyro.conf.OmitArgPrefixes] if bare else kind))
     prefixes = {team: f"team.{team}" if team == "env" else team for team in sides}  # --env.x is the environment's
     for team, number in numbers.items():
         kind = Annotated[type(sides[team]), tyro.conf.arg(name=prefixes[team])]
-        fields.append((number, kind, field(default=sides[team], metadata={FLAG: prefixes[team]})))
+        fields.append((number, kind, field(metadata={FLAG: prefixes[team]})))
+        defaults[number] = sides[team]
     together = make_dataclass("Options", fields, frozen=True)
-    options = parse(together, together(), args, prog, title)
-    asked = _asked(given(together, together(), args), prefixes)
+    options = parse(together, together(**defaults), args, prog, title)
+    asked = _asked(given(together, together(**defaults), args), prefixes)
     return options, {team: getattr(options, number) for team, number in numbers.items()}, asked
 
 
