@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import shoal
 from shoal import cli
 
 SIZES = {"steps": 160, "games": 4, "window": 5, "eval-episodes": 3, "evaluations": 1, "hidden": 4, "minibatches": 1}
@@ -181,3 +182,10 @@ def test_the_module_runs_and_starts_light():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     asked = subprocess.run([sys.executable, "-m", "shoal.cli", "fly"], capture_output=True, text=True, check=False)
     assert asked.returncode == 2 and asked.stderr.startswith("shoal: there is no command")
+
+
+def test_options_of_a_native_game_may_change_who_plays_in_a_team(tmp_path: Path) -> None:
+    words = "train --team adversary=a2c --team agent=random mpe/simple_tag --env.num-adversaries 2 --steps 200"
+    sizes = "--games 2 --window 25 --eval-episodes 2 --evaluations 0 --adversary.hidden 4"
+    assert cli.main([*words.split(), *sizes.split(), "--out", str(tmp_path), "--name", "run"]) == 0
+    assert shoal.load(tmp_path / "run").config.game.teams["adversary"].n == 2

@@ -98,7 +98,7 @@ def _several(env: str, default: str | None, teams: dict[str, str], args: list[st
     kinds, own = _kinds(names)
     tuned = presets.sides({team: kind.name for team, kind in kinds.items()}, env, preset)
     env_part, options, _ = _env(env, tuned.env | options, [])
-    told = told if not tuned.env else None
+    told = None if tuned.env or env_part else told  # who plays may change with options
     parts = {"run": (fill(Settings, tuned.settings, "a run"), True), **env_part}
     defaults = {team: fill(kind.Config, tuned.teams[team] | own[team], kind.name) for team, kind in kinds.items()}
     title = f"Train {', '.join(f'{team}={kind.name}' for team, kind in kinds.items())} on {env}."
