@@ -147,6 +147,10 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "a function": (alone(observation_space=lambda self: 0), "observation_space of Gymnasium's Env.*not a function"),
     "seedless": (changed(reset=lambda self: Well.reset(self)), r"takes a seed: write def reset\(self, seed=None"),
     "seedless alone": (alone(reset=lambda self: Alone.reset(self)), "reset of Gymnasium's Env takes a seed"),
+    "seedless inside": (
+        lambda: gymnasium.wrappers.TimeLimit(alone(reset=lambda self: Alone.reset(self))(), 9),
+        "reset of Gymnasium.s Env takes a seed",
+    ),
     "text": (changed(space=spaces.Text(5)), "no fixed size"),
     "text inside": (changed(space=spaces.Dict(word=spaces.Text(5), number=Well.space)), "no fixed size"),
     "closeless": (Closeless, r"has no close\(\), which .*write def close\(self\): pass"),

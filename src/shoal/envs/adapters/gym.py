@@ -27,7 +27,7 @@ class GymMatch:
             rules.a_space(getattr(env, name), f"{name} of {rules.GYM}")
             for name in ("observation_space", "action_space")
         )
-        rules.takes_a_seed(getattr(env, "unwrapped", env), rules.GYM)
+        rules.takes_a_seed(env, rules.GYM)
         self.several = (
             isinstance(seen, spaces.Tuple) and isinstance(done, spaces.Tuple) and len(seen.spaces) == len(done.spaces)
         )
@@ -43,7 +43,7 @@ class GymMatch:
         self.live: set[str] = set()
 
     def reset(self, seed: int) -> Moment:
-        obs, info = rules.opened(self.env.reset(seed=seed), rules.GYM, "an observation and an info")
+        obs, info = rules.opened(self._reset(seed), rules.GYM, "an observation and an info")
         self.live = set(self.agents)
         return self._moment(obs, info, News({}, self.live, discounts=dict.fromkeys(self.agents, 1.0)))
 
@@ -66,6 +66,14 @@ class GymMatch:
 
     def close(self) -> None:
         rules.close(self.env)
+
+    def _reset(self, seed: int) -> Any:
+        try:
+            return self.env.reset(seed=seed)
+        except TypeError as error:  # of an environment inside wrappers that hand the seed on
+            if "argument 'seed'" not in str(error):
+                raise
+            raise Broken(f"reset of {rules.GYM} takes a seed: write {rules.RESET}") from error
 
     def _moment(self, obs: Any, info: Any, news: News) -> Moment:
         seen, told = self._by_agent(obs), info.get(MASK) if isinstance(info, dict) else None
