@@ -11,6 +11,7 @@ second. Writes `benchmarks/results/games.json` and a table.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import sys
@@ -70,11 +71,9 @@ def package(env_id: str) -> Callable[[], float]:
         env = gymnasium.make(f"rware:rware-{rest}-v2", disable_env_checker=True)
     else:
         sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-        import lbf_bridge
-
         from shoal.envs import make
 
-        env = lbf_bridge.real(make(env_id))
+        env = importlib.import_module("lbf_bridge").real(make(env_id))
     env = env.unwrapped
     env.reset(seed=0)
     acts = [env.action_space.sample() for _ in range(1000)]

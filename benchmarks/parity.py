@@ -6,6 +6,7 @@ python benchmarks/parity.py 100
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections import Counter
 from pathlib import Path
@@ -15,10 +16,7 @@ BATCH = 100  # episodes that are held in memory at a time
 
 
 def main(episodes: int = 1000) -> None:
-    import test_lbf_parity
-    import test_rware_parity
-
-    for tests in (test_lbf_parity, test_rware_parity):
+    for tests in map(importlib.import_module, ("test_lbf_parity", "test_rware_parity")):
         for env_id, options in tests.SETTINGS:
             happened: Counter = Counter()
             for start in range(0, episodes, BATCH):

@@ -6,6 +6,8 @@ step must be equal to the bit, every reward to the last digit of float32. Openin
 
 from __future__ import annotations
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +17,9 @@ pytest.importorskip("lbforaging")
 
 import lbf_bridge as bridge
 
+from shoal.assemble import assemble
+from shoal.cli import main
+from shoal.config import Config
 from shoal.envs import make
 from shoal.envs.base import GameState
 from shoal.types import ShoalError
@@ -169,3 +174,14 @@ def test_options_change_what_the_id_says():
     assert make("lbf/8x8-2p-2f", sight=2, players=3) == make("lbf/2s-8x8-3p-2f")
     assert make("lbf/8x10-2p-2f-coop").force_coop and make("lbf/8x10-2p-2f").columns == 10
     assert make("lbf") == make("lbf/8x8-2p-2f-v3")
+
+
+def test_ids_are_known_to_commands_and_saved_configs(capsys):
+    """`shoal list` and `shoal info` tell of them, flags change what they say, and a config comes back as it was."""
+    config, _ = assemble(["ppo", "lbf/2s-9x9-3p-2f-coop-v1", "--env.penalty", "0.5", "--env.players", "4"])
+    assert config.game == make("lbf/2s-9x9-4p-2f-coop-v1", penalty=0.5)
+    assert Config.from_json(json.loads(json.dumps(config.to_json()))) == config
+    assert main(["info", "lbf/2s-9x9-3p-2f-coop-v1"]) == 0
+    told = capsys.readouterr().out
+    assert "sees 15 numbers" in told and "--env.sight                 2 " in told
+    assert main(["list"]) == 0 and "lbf/8x8-2p-2f" in capsys.readouterr().out

@@ -89,7 +89,7 @@ def _about_game(name: str) -> str:
         lines.append(f"Ids say options: {game.name}/{game.form}.")
     lines.append("")
     steps = f"At most {game.limit} steps per episode."
-    choices = _table(options(type(game), "env."))
+    choices = _table(options(type(game), "env.", game))
     return "\n".join([*lines, *sides(game.teams), steps, "", "Options (--env.option value)", *choices])
 
 
@@ -102,15 +102,16 @@ def sides(teams: dict[str, Spec]) -> list[str]:
     ]
 
 
-def options(cls: type, prefix: str = "") -> list[tuple[str, str, str]]:
-    """Flag, default and meaning of every field of a dataclass."""
+def options(cls: type, prefix: str = "", given: Any = None) -> list[tuple[str, str, str]]:
+    """Flag, default (or what is `given`) and meaning of every field of a dataclass."""
     words, hints = meanings(cls), get_type_hints(cls)
     rows = []
     for field in dataclasses.fields(cls):
         choice = (
             f" One of {', '.join(get_args(hints[field.name]))}." if get_origin(hints[field.name]) is Literal else ""
         )
-        default = repr(field.default) if field.default == "" else str(field.default)
+        default = field.default if given is None else getattr(given, field.name)
+        default = repr(default) if default == "" else str(default)
         rows.append((f"--{prefix}{field.name.replace('_', '-')}", default, words.get(field.name, "") + choice))
     return rows
 
