@@ -17,6 +17,7 @@ check: .venv/installed-dev
 
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/games.py
 
 clean:
 	rm -rf .venv .cache .pytest_cache .ruff_cache
