@@ -125,14 +125,14 @@ def test_seeds_are_a_group_with_a_summary_that_is_not_run_again(
 
 
 def test_a_group_of_hosted_environments_from_python(tmp_path: Path) -> None:
-    """Each run steps its own where there is a core for each, and callbacks are refused, as they could not follow."""
+    """One worker each where the runs take all cores, and callbacks are refused, as they could not follow."""
     sizes = {"games": 2, "window": 5, "hidden": 8, "layers": 1, "minibatches": 1, "evaluations": 0, "eval_episodes": 1}
     options: dict[str, Any] = {**sizes, "steps": 40, "seeds": 2, "out": str(tmp_path), "name": "group", "quiet": True}
     result = shoal.train("ppo", "gym:CartPole-v1", **options)
     assert result.path == tmp_path / "group" and result.scores and not result.stopped
     saved = json.loads((tmp_path / "group" / "seed-1" / runs.CONFIG).read_text())["settings"]
     assert (saved["seed"], saved["seeds"]) == (1, 1)
-    assert saved["workers"] == (0 if len(os.sched_getaffinity(0)) < 4 else -1)
+    assert saved["workers"] == (1 if len(os.sched_getaffinity(0)) < 4 else -1)
     options |= {"name": "other", "callbacks": [shoal.Callback()]}
     with pytest.raises(ShoalError, match="callbacks cannot follow several seeds"):
         shoal.train("ppo", "gym:CartPole-v1", **options)
