@@ -66,8 +66,8 @@ def time_training(name: str, devices: int, seconds: float) -> dict:
     import jax
 
     from shoal.algorithms import find
+    from shoal.engine.loop import Loop
     from shoal.envs import make
-    from shoal.loop import Loop
 
     algorithm, options, games, window, *_ = TRAINING[name]
     env, kind = make("mpe/simple_spread"), find(algorithm)
@@ -95,8 +95,8 @@ def time_host(name: str, cores: int, seconds: float) -> dict:
     import jax
 
     from shoal.algorithms import find
+    from shoal.engine.host_loop import HostLoop
     from shoal.envs import make
-    from shoal.hostloop import HostLoop
 
     env_id, options, games, window = HOST[name]
     raw = raw_rate(env_id.removeprefix("pz:"), options, cores, seconds)
@@ -193,7 +193,16 @@ def time_commands(name: str, commands: list[list[str]], folder: Path) -> dict:
     algorithm, steps = SEEDS[name]
     began = time.perf_counter()
     for words in commands:
-        command = [sys.executable, "-m", "shoal.cli", "train", algorithm, "mpe/simple_spread", "--steps", str(steps)]
+        command = [
+            sys.executable,
+            "-m",
+            "shoal.cli.main",
+            "train",
+            algorithm,
+            "mpe/simple_spread",
+            "--steps",
+            str(steps),
+        ]
         out = ["--evaluations", "1", "--out", str(folder / "runs")]
         env = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
         subprocess.run([*command, *words, *out], env=env, check=True, stdout=subprocess.DEVNULL)

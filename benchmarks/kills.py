@@ -75,7 +75,7 @@ def shoal(words: str, home: Path) -> subprocess.Popen:
     """A command in a process of its own."""
     cache = {"JAX_COMPILATION_CACHE_DIR": str(home / "xla"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     with (home / "log").open("a") as log:
-        command = [sys.executable, "-m", "shoal.cli", *words.split()]
+        command = [sys.executable, "-m", "shoal", *words.split()]
         return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | cache, cwd=home)
 
 

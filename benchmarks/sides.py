@@ -71,10 +71,10 @@ def child(name: str, seed: int) -> dict[str, Any]:
     """One run, scored before and after."""
     import numpy as np
 
-    from shoal.assemble import assemble
+    from shoal.config.compose import assemble
     from shoal.devices import setup
-    from shoal.player import Player, load
-    from shoal.trainer import train
+    from shoal.run.trainer import train
+    from shoal.store.player import Player, load
 
     setup()
     task = TASKS[name]
@@ -91,7 +91,7 @@ def child(name: str, seed: int) -> dict[str, Any]:
 
 def scores(player: Any, task: Task) -> dict[str, dict[str, dict[str, float]]]:
     """match -> team -> its mean return and its shares of episodes won, drawn and lost."""
-    from shoal.player import outcomes
+    from shoal.store.player import outcomes
 
     told = {}
     for label, others in task.matches.items():

@@ -1,4 +1,4 @@
-"""Hooks of the documentation site: the README is its front page, algorithm pages come into the navigation by themselves."""
+"""Hooks of the documentation site: the README is its front page, algorithm pages are listed by themselves."""
 
 from __future__ import annotations
 

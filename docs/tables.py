@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from shoal.algorithms import find
-from shoal.describe import options
+from shoal.cli.info import options
 
 BLOCK = re.compile(r"(<!-- options: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 PAGES = Path(__file__).parent / "algorithms"

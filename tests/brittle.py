@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from shoal.envs.host import Glance, Moment
+from shoal.envs.host.match import Glance, Moment
 from shoal.types import Discrete, Spec
 
 LENGTH, AGENTS = 6, 2

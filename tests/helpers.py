@@ -16,13 +16,13 @@ from jax.sharding import Mesh, PartitionSpec
 
 from shoal import algorithms
 from shoal.algorithms import chance, find
-from shoal.algorithms.policy import Policy
-from shoal.algorithms.replayed import Batch, Learner
-from shoal.collect import Play, collect
+from shoal.algorithms.off_policy import Batch, Learner
+from shoal.algorithms.on_policy import Policy
+from shoal.engine.loop import Loop, Metrics
+from shoal.engine.play import Play, collect
 from shoal.envs import Env, make
-from shoal.loop import Loop, Metrics
-from shoal.memory import Drawn, Replay, Rollout
-from shoal.parallel import AXIS, shares
+from shoal.learning.memory import Drawn, Replay, Rollout
+from shoal.learning.reduce import AXIS, shares
 from shoal.types import Clock, Share, TrainState, Window
 
 POLICY, VALUE, PATHWISE = (

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from lbforaging.foraging import ForagingEnv
 
-from shoal.envs.lbf.foraging import LOAD, Foraging, World
+from shoal.envs.native.lbf.foraging import LOAD, Foraging, World
 
 MOVES = np.array([(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1), (0, 0)])
 STYLES = ("random", "forager", "crowd", "loner")

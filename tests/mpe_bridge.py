@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from shoal.envs.mpe.physics import Particles, World
+from shoal.envs.native.mpe.physics import Particles, World
 from shoal.types import Discrete
 
 VERSIONS = {"simple_speaker_listener": "v4"}  # all others are v3

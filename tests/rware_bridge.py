@@ -9,7 +9,7 @@ import numpy as np
 from rware.warehouse import Action, Direction, ObservationType, RewardType
 from rware.warehouse import Warehouse as Real
 
-from shoal.envs.rware.warehouse import FORWARD, LEFT, RIGHT, TOGGLE, WAYS, Warehouse, World
+from shoal.envs.native.rware.warehouse import FORWARD, LEFT, RIGHT, TOGGLE, WAYS, Warehouse, World
 
 STYLES = ("picker", "random", "ring", "drive")
 CLOCKWISE = (Direction.UP, Direction.RIGHT, Direction.DOWN, Direction.LEFT)

@@ -21,8 +21,11 @@ from pettingzoo.classic import connect_four_v3, texas_holdem_v4
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
 from shoal.envs.adapters import How, adapt, as_parallel_env, open_match
-from shoal.envs.host import Broken, Hosted, Match, Moment, Table, shared
-from shoal.types import Box, Discrete, ShoalError, Spec
+from shoal.envs.host.match import Broken, Hosted, Match, Moment
+from shoal.envs.host.shared import shared
+from shoal.envs.host.table import Table
+from shoal.errors import ShoalError
+from shoal.types import Box, Discrete, Spec
 
 DOCS: Path = PAGES / "bringing-an-environment.md"
 

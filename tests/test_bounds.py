@@ -15,12 +15,12 @@ from helpers import OFF, PATHWISE, TEAM, TINY, build, call, clock, run
 from jax import Array
 
 from shoal.algorithms import chance
-from shoal.envs.adapters.outward import _done
+from shoal.engine.loop import Loop
 from shoal.envs.adapters.spaces import action_space, writer
-from shoal.envs.foreign.making import widest
-from shoal.envs.identity import ContinuousIdentity, Quiz
-from shoal.loop import Loop
-from shoal.nets.sees import as_action, as_input
+from shoal.envs.adapters.to_pettingzoo import _done
+from shoal.envs.jax.options import widest
+from shoal.envs.native.probes import ContinuousIdentity, Quiz
+from shoal.nets.inputs import as_action, as_input
 from shoal.types import Box, Spec, side_by_side
 
 LOW, HIGH = ((-1.0, 0.5), (-100.0, 0.5)), ((1.0, 0.5), (300.0, 0.5))  # the second number is always 0.5

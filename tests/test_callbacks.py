@@ -20,14 +20,16 @@ from helpers import LEARNERS, OFF, PAGES, PATHWISE, REPLAYED, TEAM, build, morta
 from helpers import TINY as SMALL
 
 import shoal
-from shoal import checkpoint, policies, runs, trackers
-from shoal.callbacks import Callback, Failed, Run
-from shoal.config import Config
+from shoal.config.config import Config
+from shoal.engine.loop import Loop, bare
 from shoal.envs import Env, make
-from shoal.log import Log
-from shoal.loop import Loop, bare
-from shoal.trainer import Result, train
-from shoal.types import ShoalError
+from shoal.errors import ShoalError
+from shoal.monitor import trackers
+from shoal.monitor.callbacks import Callback, Failed, Run
+from shoal.monitor.sinks import Log
+from shoal.run.trainer import Result, train
+from shoal.store import checkpoint, policy_store
+from shoal.store import folder as runs
 
 PAGE = PAGES / "logging.md"
 TINY: dict[str, Any] = {"games": 4, "window": 5, "hidden": 4, "layers": 1, "minibatches": 1, "eval_episodes": 3}
@@ -43,7 +45,7 @@ def lines(path: Path) -> list[dict]:
 
 
 def weights(path: Path) -> tuple[bytes, ...]:
-    return tuple((path / place / policies.WEIGHTS).read_bytes() for place in ("policy", "best"))
+    return tuple((path / place / policy_store.WEIGHTS).read_bytes() for place in ("policy", "best"))
 
 
 class Witness(Callback):
@@ -161,7 +163,7 @@ def test_the_best_policy_is_that_of_the_highest_evaluation(whole: tuple[Result, 
     scores = {line["env_step"]: line["evaluation/agent/return"] for line in lines(path) if "evaluation/length" in line}
     assert best and best.score == max(scores.values()) and scores[best.steps] == best.score
     assert best.steps == min(step for step, score in scores.items() if score == best.score)  # the first of equals
-    assert policies.best_of(path) == best
+    assert policy_store.best_of(path) == best
     assert json.loads((path / runs.SUMMARY).read_text())["best"] == best._asdict()
     assert len(set(scores.values())) > 1
 
@@ -176,16 +178,16 @@ def test_trap_27_a_best_policy_of_the_lost_future_is_not_kept(whole: tuple[Resul
         if place != oldest:
             shutil.rmtree(place)
     shutil.rmtree(path / "policy")
-    assert policies.best_of(path) == whole[0].best != checkpoint.opened(oldest)[0]["best"]
+    assert policy_store.best_of(path) == whole[0].best != checkpoint.opened(oldest)[0]["best"]
 
     class Look(Callback):
         def on_iteration(self, run: Run, values: dict[str, float]) -> None:
-            self.best = getattr(self, "best", policies.best_of(run.path))
+            self.best = getattr(self, "best", policy_store.best_of(run.path))
 
     look = Look()
     shoal.resume(path, quiet=True, callbacks=[look])
     assert look.best and look.best.steps == 0  # the oldest checkpoint's
-    assert weights(path) == weights(whole[0].path) and policies.best_of(path) == whole[0].best
+    assert weights(path) == weights(whole[0].path) and policy_store.best_of(path) == whole[0].best
 
 
 def test_who_decides_which_policy_is_best(tmp_path: Path):

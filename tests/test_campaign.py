@@ -22,12 +22,13 @@ import numpy as np
 import pytest
 from scipy.stats import mannwhitneyu, trim_mean
 
-from shoal import cli
-from shoal.campaign import plan as planning
-from shoal.campaign import results, statistics, tables
-from shoal.campaign.statistics import estimate, improvement, iqm, profile
-from shoal.config import Settings
-from shoal.types import ShoalError
+from shoal.cli import main
+from shoal.config.settings import Settings
+from shoal.errors import ShoalError
+from shoal.report import results, tables
+from shoal.sweep import campaign as planning
+from shoal.sweep import statistics
+from shoal.sweep.statistics import estimate, improvement, iqm, profile
 
 ROOT = Path(__file__).parent.parent
 SIZES = {"steps": 240, "games": 4, "window": 5, "eval-episodes": 3, "evaluations": 2, "hidden": 4}
@@ -135,7 +136,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in CACHE.items():
             patch.setenv(name, value)
-        process = subprocess.Popen([sys.executable, "-m", "shoal.cli", "campaign", *WORDS, "--out", str(folder)])
+        process = subprocess.Popen([sys.executable, "-m", "shoal", "campaign", *WORDS, "--out", str(folder)])
         while len(finished(folder)) < 3:
             assert process.poll() is None
             time.sleep(0.02)
@@ -145,7 +146,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
         done = {run: contents(run) for run in finished(folder)}
         assert len(done) < RUNS and not (folder / tables.TABLE).exists()
         with contextlib.redirect_stdout(io.StringIO()) as told:
-            assert cli.main(["resume", str(folder)]) == 0
+            assert main.main(["resume", str(folder)]) == 0
         yield Killed(folder, done, told.getvalue())
 
 
@@ -164,8 +165,8 @@ def test_a_campaign_killed_in_the_middle_ends_as_runs_that_nobody_disturbed(kill
     plan = planning.load(killed.folder)
     planning.save(plan, tmp_path)
     for job in plan.jobs(tmp_path):
-        assert cli.main(["train", *job.args, "--out", str(job.path.parent), "--name", job.path.name]) == 0
-    assert cli.main(["report", str(tmp_path)]) == 0
+        assert main.main(["train", *job.args, "--out", str(job.path.parent), "--name", job.path.name]) == 0
+    assert main.main(["report", str(tmp_path)]) == 0
     assert table(tmp_path) == table(killed.folder)
 
 
@@ -208,7 +209,7 @@ def test_a_failed_run_is_told_and_not_counted(whole: Path, tmp_path: Path, capsy
     metrics.write_text(
         re.sub(r'"evaluation/agent/return": [^,]+', '"evaluation/agent/return": null', metrics.read_text())
     )
-    assert cli.main(["report", str(folder)]) == 1
+    assert main.main(["report", str(folder)]) == 1
     told = capsys.readouterr().out
     assert "a2c on test/identity, seed 1: its scores are no numbers" in told
     assert "ppo on test/identity, seed 0: it is not finished" in told and "One seed has no interval" in told
@@ -219,21 +220,21 @@ def test_a_failed_run_is_told_and_not_counted(whole: Path, tmp_path: Path, capsy
 def test_any_folder_of_runs_can_be_reported(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     for seed in range(2):
         shutil.copytree(whole / f"runs/ppo-test__identity-{seed}", tmp_path / "runs" / f"mine-{seed}")
-    assert cli.main(["report", str(tmp_path / "runs")]) == 0
+    assert main.main(["report", str(tmp_path / "runs")]) == 0
     (row,) = table(tmp_path / "runs")
     assert row == table(whole)[1] | {"scale_1": row["scale_1"], "random": row["random"], "scale_0": row["scale_0"]}
     again = tmp_path / "runs" / "twin"
     shutil.copytree(tmp_path / "runs" / "mine-0", again)
-    assert cli.main(["report", str(tmp_path / "runs")]) == 0  # nobody counts twice
+    assert main.main(["report", str(tmp_path / "runs")]) == 0  # nobody counts twice
     assert "Left out: " in (said := capsys.readouterr().out) and "twin: it is the same run with the same seed" in said
     assert table(tmp_path / "runs") == [row]
     config = json.loads((again / "config.json").read_text())
     (again / "config.json").write_text(json.dumps(config | {"settings": config["settings"] | {"evaluations": 5}}))
-    assert cli.main(["report", str(tmp_path / "runs")]) == 0  # evaluated otherwise, it is another task
+    assert main.main(["report", str(tmp_path / "runs")]) == 0  # evaluated otherwise, it is another task
     rows = [(row["env"], row["seeds"]) for row in table(tmp_path / "runs")]
     assert rows == [("test/identity evaluations=2", "2"), ("test/identity evaluations=5", "1")]
     capsys.readouterr()
-    assert cli.main(["report", str(again)]) == 2
+    assert main.main(["report", str(again)]) == 2
     assert "is one run" in capsys.readouterr().err
 
 
@@ -285,7 +286,7 @@ def test_runs_that_cannot_be_reported_are_listed_and_left_out(tmp_path: Path, ca
     a_run(tmp_path / "runs", "mine", "my_own")
     for name, text in {"torn": "{", "empty": "{}", "bare": '{"settings": {"seed": 0}, "teams": []}'}.items():
         (a_run(tmp_path / "runs", name) / "config.json").write_text(text)
-    assert cli.main(["report", str(tmp_path / "runs")]) == 0
+    assert main.main(["report", str(tmp_path / "runs")]) == 0
     said = capsys.readouterr().out
     assert "a-twin: it is the same run with the same seed as " in said and "no algorithm 'my_own'" in said
     assert all(f"{tmp_path / 'runs' / name}" in said for name in ("torn", "empty", "bare"))
@@ -299,22 +300,22 @@ def test_a_report_may_be_of_several_folders_a_selection_and_elsewhere(tmp_path: 
         for seed in range(2):
             a_run(tmp_path / place, f"{algorithm}-{seed}", algorithm, seed=seed, lr=0.1 + 0.1 * (algorithm == "dqn"))
     folders = [str(tmp_path / "one"), str(tmp_path / "two")]
-    assert cli.main(["report", *folders]) == 2 and "--out <folder>" in capsys.readouterr().err
+    assert main.main(["report", *folders]) == 2 and "--out <folder>" in capsys.readouterr().err
     out = tmp_path / "deep" / "report"
-    assert cli.main(["report", *folders, "--out", str(out), "--algorithms", "ippo,m*"]) == 0
+    assert main.main(["report", *folders, "--out", str(out), "--algorithms", "ippo,m*"]) == 0
     assert [row["algorithm"] for row in table(out)] == ["mappo", "ppo"]
     assert list(tmp_path.glob("one/*.html")) == [] and (out / "curves.png").read_bytes()[:4] == b"\x89PNG"
     pictures = {"curves", "scores", "profiles", "improvement"}
     kept = {path.name: path.read_bytes() for path in (out / "figures").iterdir()}
     assert set(kept) == {f"{name}{kind}" for name in pictures for kind in (".svg", ".pdf")}
     assert all(kept[f"{name}.pdf"][:4] == b"%PDF" and b"<svg" in kept[f"{name}.svg"] for name in pictures)
-    assert cli.main(["report", *folders, "--out", str(out), "--only", "two", "--envs", "mpe/*"]) == 0
+    assert main.main(["report", *folders, "--out", str(out), "--only", "two", "--envs", "mpe/*"]) == 0
     assert [row["algorithm"] for row in table(out)] == ["dqn", "mappo"]
     capsys.readouterr()
-    assert cli.main(["report", *folders, "--out", str(out), "--only", "nobody"]) == 2
+    assert main.main(["report", *folders, "--out", str(out), "--only", "nobody"]) == 2
     assert "no run is left to report" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
-    assert cli.main(["report", *folders, "--out", str(tmp_path / "file" / "x")]) == 2
+    assert main.main(["report", *folders, "--out", str(tmp_path / "file" / "x")]) == 2
     assert "cannot be written to" in (said := capsys.readouterr().err) and said.count("\n") == 1
 
 
@@ -346,7 +347,7 @@ def test_a_campaign_may_grow_but_not_change(tmp_path: Path):
 
 
 def test_a_file_says_what_flags_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from shoal.campaign.command import _own, _planned
+    from shoal.cli.campaign import _own, _planned
 
     monkeypatch.chdir(tmp_path)
     Path("tag.toml").write_text("""
@@ -400,15 +401,15 @@ def test_a_mistake_is_one_sentence_and_starts_nothing(
     monkeypatch.chdir(tmp_path)
     Path("mine.txt").write_text("")
     words, expected = MISTAKES[mistake]
-    assert cli.main(["campaign", *words]) == 2
+    assert main.main(["campaign", *words]) == 2
     out, err = capfd.readouterr()
     assert out == "" and err.count("\n") == 1 and expected in err, err
     assert os.listdir() == ["mine.txt"]
 
 
 def test_a_folder_says_all_itself(whole: Path, capfd: pytest.CaptureFixture):
-    assert cli.main(["campaign", str(whole), "--steps", "100"]) == 2
+    assert main.main(["campaign", str(whole), "--steps", "100"]) == 2
     assert "nothing else but --at-once" in capfd.readouterr().err
     words = [word if word != str(SIZES["steps"]) else "480" for word in WORDS]
-    assert cli.main(["campaign", *words, "--out", str(whole)]) == 2
+    assert main.main(["campaign", *words, "--out", str(whole)]) == 2
     assert "with steps 240, not 480: choose another --out" in capfd.readouterr().err

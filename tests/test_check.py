@@ -13,11 +13,10 @@ import pytest
 from brittle import AGENTS, LENGTH, Brittle
 from jax import Array
 
-from shoal import check
-from shoal.cli import main
-from shoal.envs import make
-from shoal.envs.host import Moment
-from shoal.envs.identity import Memory, Story
+from shoal.cli.main import main
+from shoal.envs import check, make
+from shoal.envs.host.match import Moment
+from shoal.envs.native.probes import Memory, Story
 
 
 class Wrong(Brittle):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal import cli
+from shoal.cli import main
 
 SIZES = {"steps": 160, "games": 4, "window": 5, "eval-episodes": 3, "evaluations": 1, "hidden": 4, "minibatches": 1}
 TINY = [word for name, value in SIZES.items() for word in (f"--{name}", str(value))]
@@ -86,7 +86,7 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_one_sentence_and_leaves_nothing(mistake: str, elsewhere: Path, capfd: pytest.CaptureFixture):
     args, expected = MISTAKES[mistake]
-    assert cli.main(args) == 2
+    assert main.main(args) == 2
     out, err = capfd.readouterr()
     assert out == ""
     assert err.count("\n") == 1 and err.startswith("shoal: ") and expected in err, err
@@ -95,20 +95,20 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(mistake: str, elsewhere: P
 
 
 def test_train_then_evaluate(elsewhere: Path, capfd: pytest.CaptureFixture):
-    assert cli.main(["train", *PAIR, *TINY, "--name", "one"]) == 0
+    assert main.main(["train", *PAIR, *TINY, "--name", "one"]) == 0
     told = capfd.readouterr().out
     assert "compiling the training program" in told and "each step enters 4 gradient update" in told
-    assert cli.main(["evaluate", "runs/one", "--episodes", "3", "--json"]) == 0
+    assert main.main(["evaluate", "runs/one", "--episodes", "3", "--json"]) == 0
     facts = json.loads(capfd.readouterr().out)
     summary = json.loads((elsewhere / "runs/one/summary.json").read_text())
     assert facts["teams"]["agent"]["return"] == pytest.approx(summary["scores"]["agent"])
-    assert cli.main(["evaluate", "runs/one", "--episodes", "3", "--sampled", "--seed", "5"]) == 0
+    assert main.main(["evaluate", "runs/one", "--episodes", "3", "--sampled", "--seed", "5"]) == 0
     assert "3 sampled episodes" in capfd.readouterr().out
 
 
 def test_a_run_is_never_overwritten(elsewhere: Path, capfd: pytest.CaptureFixture):
     (elsewhere / "runs" / "one").mkdir(parents=True)
-    assert cli.main(["train", *PAIR, *TINY, "--name", "one"]) == 2
+    assert main.main(["train", *PAIR, *TINY, "--name", "one"]) == 2
     assert "exists already" in capfd.readouterr().err
     assert list((elsewhere / "runs" / "one").iterdir()) == []
 
@@ -117,7 +117,8 @@ def test_teams_with_algorithms_of_their_own(elsewhere: Path):
     sizes = ["--steps", "160", "--games", "4", "--window", "5", "--eval-episodes", "2", "--evaluations", "0"]
     own = ["--even.hidden", "4", "--even.lr", "1e-2", "--even.critic-minibatches", "2"]
     assert (
-        cli.main(["train", "--team", "even=coma", "--team", "odd=random", "matrix/matching_pennies", *sizes, *own]) == 0
+        main.main(["train", "--team", "even=coma", "--team", "odd=random", "matrix/matching_pennies", *sizes, *own])
+        == 0
     )
     (run,) = (elsewhere / "runs").iterdir()
     teams = json.loads((run / "config.json").read_text())["teams"]
@@ -126,7 +127,7 @@ def test_teams_with_algorithms_of_their_own(elsewhere: Path):
 
 
 def test_a_preset_lies_under_the_options_and_is_announced(monkeypatch: pytest.MonkeyPatch):
-    from shoal.assemble import assemble
+    from shoal.config.compose import assemble
 
     config, note = assemble(["mappo", "mpe/simple_spread", "--games", "64"])
     assert "--no-preset" in note
@@ -136,7 +137,7 @@ def test_a_preset_lies_under_the_options_and_is_announced(monkeypatch: pytest.Mo
 
 
 def test_flags_may_be_spelled_freely():
-    from shoal.assemble import assemble
+    from shoal.config.compose import assemble
 
     config, _ = assemble(
         ["--steps", "2e6", "--no-greedy", "ppo", "--env.n=5", "mpe/simple_spread", "--critic_lr", "1e-3"]
@@ -148,7 +149,7 @@ def test_flags_may_be_spelled_freely():
 @pytest.mark.parametrize("said", ["True", "false"])
 def test_an_environments_option_may_be_called_as_a_switch_of_ours(said: str):
     """`continuous_actions` is a switch of native games; PettingZoo's takes a value."""
-    from shoal.assemble import assemble
+    from shoal.config.compose import assemble
 
     pytest.importorskip("mpe2")
     config, _ = assemble(["ppo", "--env.continuous_actions", said, "pz:mpe2.simple_spread_v3"])
@@ -158,7 +159,7 @@ def test_an_environments_option_may_be_called_as_a_switch_of_ours(said: str):
 @pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["train", *PAIR, "--help"], ["evaluate", "--help"]])
 def test_help_teaches(words: list[str], capsys: pytest.CaptureFixture):
     try:
-        code = cli.main(words)
+        code = main.main(words)
     except SystemExit as leaving:
         code = leaving.code
     assert code == 0
@@ -166,13 +167,13 @@ def test_help_teaches(words: list[str], capsys: pytest.CaptureFixture):
 
 
 def test_list_and_info(capsys: pytest.CaptureFixture):
-    assert cli.main(["list"]) == 0
+    assert main.main(["list"]) == 0
     told = capsys.readouterr().out
     assert "mappo" in told and "mpe/simple_tag" in told and "3 adversary, 1 agent" in told
-    assert cli.main(["info", "ippo"]) == 0
+    assert main.main(["info", "ippo"]) == 0
     told = capsys.readouterr().out
     assert "Schulman" in told and "--clip " in told and "before its gradient stops" in told
-    assert cli.main(["info", "mpe/simple_speaker_listener"]) == 0
+    assert main.main(["info", "mpe/simple_speaker_listener"]) == 0
     told = capsys.readouterr().out
     assert "sees 11 numbers" in told and "--env.max-cycles" in told
 
@@ -180,12 +181,12 @@ def test_list_and_info(capsys: pytest.CaptureFixture):
 def test_the_module_runs_and_starts_light():
     code = "import sys, shoal; sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    asked = subprocess.run([sys.executable, "-m", "shoal.cli", "fly"], capture_output=True, text=True, check=False)
+    asked = subprocess.run([sys.executable, "-m", "shoal", "fly"], capture_output=True, text=True, check=False)
     assert asked.returncode == 2 and asked.stderr.startswith("shoal: there is no command")
 
 
 def test_options_of_a_native_game_may_change_who_plays_in_a_team(tmp_path: Path) -> None:
     words = "train --team adversary=a2c --team agent=random mpe/simple_tag --env.num-adversaries 2 --steps 200"
     sizes = "--games 2 --window 25 --eval-episodes 2 --evaluations 0 --adversary.hidden 4"
-    assert cli.main([*words.split(), *sizes.split(), "--out", str(tmp_path), "--name", "run"]) == 0
+    assert main.main([*words.split(), *sizes.split(), "--out", str(tmp_path), "--name", "run"]) == 0
     assert shoal.load(tmp_path / "run").config.game.teams["adversary"].n == 2

@@ -12,11 +12,12 @@ import pytest
 from jax import Array
 
 import shoal
-from shoal import diagnosis, envs
-from shoal.config import Config
-from shoal.envs.matrix import MatrixGame
-from shoal.evaluate import Episodes
-from shoal.notes import Diverged
+from shoal import envs
+from shoal.config.config import Config
+from shoal.engine.episodes import Episodes
+from shoal.envs.native.matrix import MatrixGame
+from shoal.monitor import diagnosis
+from shoal.monitor.metrics import Diverged
 from shoal.types import Box
 
 SIZES: dict[str, Any] = {"games": 4, "window": 5, "steps": 200, "eval_episodes": 2, "evaluations": 0, "hidden": 4}

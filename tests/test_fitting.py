@@ -9,9 +9,9 @@ import pytest
 
 import shoal
 from shoal import api
-from shoal.assemble import assemble
-from shoal.config import Config
-from shoal.types import ShoalError
+from shoal.config.compose import assemble
+from shoal.config.config import Config
+from shoal.errors import ShoalError
 
 PENNIES = "matrix/matching_pennies"
 WORDS = {  # what is asked for, what is told of it, what is then so

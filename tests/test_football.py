@@ -8,10 +8,10 @@ import sys
 import numpy as np
 import pytest
 
-from shoal.check import check
 from shoal.envs.adapters import open_match
 from shoal.envs.adapters.football import PLAYERS
-from shoal.envs.host import Hosted, Match, Moment
+from shoal.envs.check import check
+from shoal.envs.host.match import Hosted, Match, Moment
 
 if importlib.util.find_spec("gfootball") is None:
     pytest.skip("gfootball takes 13 minutes to compile (docs/other-environments.md)", allow_module_level=True)

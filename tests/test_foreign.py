@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from helpers import OFF, TINY, build, run
 
+from shoal.engine.loop import Loop
 from shoal.envs.adapters import football
-from shoal.envs.foreign import FOREIGN
-from shoal.loop import Loop
-from shoal.types import Discrete, ShoalError
+from shoal.envs.jax import FOREIGN
+from shoal.errors import ShoalError
+from shoal.types import Discrete
 
 GAMES, STEPS = 6, 40
 CARTPOLE = ("gymnax:CartPole-v1", ("max_steps_in_episode", 12))

@@ -17,10 +17,11 @@ import pytest
 from helpers import OFF, TINY, build, run
 
 from shoal import envs
-from shoal.check import check
-from shoal.envs.base import BLOCK
-from shoal.loop import Loop
-from shoal.types import Discrete, ShoalError, Spec, View, Window
+from shoal.engine.loop import Loop
+from shoal.envs.check import check
+from shoal.envs.game import BLOCK
+from shoal.errors import ShoalError
+from shoal.types import Discrete, Spec, View, Window
 
 B = 3
 IDS = sorted(envs.GAMES)

@@ -18,10 +18,13 @@ import pytest
 from safetensors.numpy import load_file
 
 import shoal
-from shoal import checkpoint, group, runs, together, trainer
-from shoal.assemble import assemble
-from shoal.cli import main
-from shoal.types import ShoalError
+from shoal.cli.main import main
+from shoal.config.compose import assemble
+from shoal.errors import ShoalError
+from shoal.run import trainer
+from shoal.store import checkpoint
+from shoal.store import folder as runs
+from shoal.sweep import processes, vectorised
 
 # wide enough for XLA to spread a product over its threads, whose number then shows in the last bits
 WIDE = "ppo mpe/simple_spread --no-preset --games 64 --minibatches 1 --epochs 1 --evaluations 1 --eval-episodes 2"
@@ -40,7 +43,7 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def start(words: str, log: Path) -> subprocess.Popen:
     with log.open("a") as said:
-        return subprocess.Popen([sys.executable, "-m", "shoal.cli", *words.split()], stdout=said, stderr=said)
+        return subprocess.Popen([sys.executable, "-m", "shoal", *words.split()], stdout=said, stderr=said)
 
 
 def wait_until(happened, why: str) -> None:
@@ -140,13 +143,13 @@ def test_a_group_of_hosted_environments_from_python(tmp_path: Path) -> None:
 
 def test_a_job_that_fails_leaves_the_others_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
-    jobs = [group.Job(bad, ["a2c", "test/identity", "--colour", "3"]), group.Job(good, TINY.split())]
-    outcomes = group.work(jobs)
-    assert outcomes[good].state == group.FINISHED
-    assert outcomes[bad].state == group.FAILED and outcomes[bad].told.startswith("there is no option --colour")
+    jobs = [processes.Job(bad, ["a2c", "test/identity", "--colour", "3"]), processes.Job(good, TINY.split())]
+    outcomes = processes.work(jobs)
+    assert outcomes[good].state == processes.FINISHED
+    assert outcomes[bad].state == processes.FAILED and outcomes[bad].told.startswith("there is no option --colour")
     assert "bad: failed: there is no option --colour" in capsys.readouterr().out
     stamp = (good / runs.SUMMARY).stat().st_mtime_ns
-    assert group.work(jobs[1:], quiet=True)[good].state == group.FINISHED  # and is not run again
+    assert processes.work(jobs[1:], quiet=True)[good].state == processes.FINISHED  # and is not run again
     assert (good / runs.SUMMARY).stat().st_mtime_ns == stamp
 
 
@@ -158,8 +161,12 @@ def test_seeds_in_one_program_end_as_each_alone(tmp_path: Path) -> None:
     configs = [replace(base, settings=replace(base.settings, seed=k, name=f"seed-{k}")) for k in range(3)]
     (tmp_path / "seed-1").mkdir()
     (tmp_path / "seed-1" / "thesis.tex").touch()
-    outcomes = together.work(configs, quiet=True)
-    assert [outcome.state for outcome in outcomes.values()] == [group.FINISHED, group.FAILED, group.FINISHED]
+    outcomes = vectorised.work(configs, quiet=True)
+    assert [outcome.state for outcome in outcomes.values()] == [
+        processes.FINISHED,
+        processes.FAILED,
+        processes.FINISHED,
+    ]
     for k in (0, 2):
         trainer.train(replace(base, settings=replace(base.settings, seed=k, name=f"{k}")), quiet=True)
         ours, theirs = (load_file(tmp_path / run / "policy/weights.safetensors") for run in (f"seed-{k}", f"{k}"))
@@ -171,34 +178,34 @@ def test_seeds_in_one_program_end_as_each_alone(tmp_path: Path) -> None:
 
 
 def test_only_what_never_was_trained_is_begun_anew(tmp_path: Path) -> None:
-    job = group.Job(tmp_path / "run", ["a2c", "test/identity"])
+    job = processes.Job(tmp_path / "run", ["a2c", "test/identity"])
     anew = ["train", "a2c", "test/identity", "--out", str(tmp_path), "--name", "run"]
-    assert group.command(job) == anew
+    assert processes.command(job) == anew
     for left in ((), (runs.CONFIG + ".tmp",), (runs.CONFIG, runs.METRICS, runs.LOCK)):  # it was killed that early
         job.path.mkdir()
         for name in left:
             (job.path / name).touch()
-        assert group.command(job) == anew and not job.path.exists()
+        assert processes.command(job) == anew and not job.path.exists()
     job.path.mkdir()
     (job.path / runs.CONFIG).touch()
     with runs.held(job.path), pytest.raises(ShoalError, match="is being trained by another process"):
-        group.command(job)
+        processes.command(job)
     (job.path / runs.POLICY).mkdir()
     with pytest.raises(ShoalError, match="is in the way"):
-        group.command(job)
+        processes.command(job)
     (job.path / checkpoint.FOLDER / "000000000100").mkdir(parents=True)
-    assert group.command(job) == ["resume", str(job.path)]
+    assert processes.command(job) == ["resume", str(job.path)]
     other = tmp_path / "mine"
     other.mkdir()
     (other / "thesis.tex").touch()
     with pytest.raises(ShoalError, match="is in the way"):
-        group.command(group.Job(other, []))
+        processes.command(processes.Job(other, []))
     assert (other / "thesis.tex").exists()
 
 
 def test_places_share_all_cores() -> None:
     cores = os.sched_getaffinity(0)
-    assert group.shares(0, 1000) == [[core] for core in sorted(cores)]
-    assert group.shares(0, 1) == [sorted(cores)]
-    assert len(group.shares(3 * len(cores), 1000)) == 3 * len(cores)
-    assert all(len(share) == 1 for share in group.shares(3 * len(cores), 1000))
+    assert processes.shares(0, 1000) == [[core] for core in sorted(cores)]
+    assert processes.shares(0, 1) == [sorted(cores)]
+    assert len(processes.shares(3 * len(cores), 1000)) == 3 * len(cores)
+    assert all(len(share) == 1 for share in processes.shares(3 * len(cores), 1000))

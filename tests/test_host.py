@@ -22,13 +22,15 @@ from jax import Array
 
 import shoal
 from shoal.algorithms import chance
+from shoal.engine.evaluate import evaluator
+from shoal.engine.host_loop import HostLoop, Stage
+from shoal.engine.loop import Loop
 from shoal.envs import make
-from shoal.envs.arena import Arena
-from shoal.envs.host import Fault, seed_of
-from shoal.evaluate import evaluator
-from shoal.hostloop import HostLoop, Stage
-from shoal.loop import Loop
-from shoal.types import ShoalError, View
+from shoal.envs.host.arena import Arena
+from shoal.envs.host.faults import Fault
+from shoal.envs.host.table import seed_of
+from shoal.errors import ShoalError
+from shoal.types import View
 
 
 @pytest.fixture
@@ -248,7 +250,7 @@ def test_what_cannot_be_saved_or_opened_is_said_in_a_sentence(here: None) -> Non
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_however_a_run_ends_no_process_stays(tmp_path: Path, here: None, number: signal.Signals, code: int) -> None:
     """Ctrl-C and SIGTERM save first; after kill -9 the workers, one of them hung, end by themselves."""
-    command = [sys.executable, "-m", "shoal.cli", "train", "ppo", "brittle:make", "--env.hangs", "0.2"]
+    command = [sys.executable, "-m", "shoal", "train", "ppo", "brittle:make", "--env.hangs", "0.2"]
     sizes = "--steps 1e6 --games 2 --window 10 --workers 2 --patience 30 --eval-episodes 1 --hidden 8 --name run"
     paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     with (tmp_path / "log").open("w") as log:

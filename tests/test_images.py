@@ -14,13 +14,16 @@ import pytest
 from helpers import OFF, REPLAYED, TEAM, TINY, build, clock, run, studied
 from jax import Array
 
-from shoal.algorithms.base import NetConfig
-from shoal.envs.identity import Tiny
-from shoal.evaluate import Evaluator
-from shoal.loop import Loop
-from shoal.nets.torsos import Cnn, Conv, Eye, Gru, Mlp, Style
-from shoal.player import _view
-from shoal.types import Discrete, ShoalError, Spec, View
+from shoal.algorithms.networked import NetConfig
+from shoal.engine.evaluate import Evaluator
+from shoal.engine.loop import Loop
+from shoal.envs.native.probes import Tiny
+from shoal.errors import ShoalError
+from shoal.nets.conv import Cnn, Conv, Eye
+from shoal.nets.gru import Gru
+from shoal.nets.mlp import Mlp, Style
+from shoal.store.player import _view
+from shoal.types import Discrete, Spec, View
 
 SIDE, DEPTH = 6, 2
 

@@ -17,12 +17,12 @@ pytest.importorskip("lbforaging")
 
 import lbf_bridge as bridge
 
-from shoal.assemble import assemble
-from shoal.cli import main
-from shoal.config import Config
+from shoal.cli.main import main
+from shoal.config.compose import assemble
+from shoal.config.config import Config
 from shoal.envs import make
-from shoal.envs.base import GameState
-from shoal.types import ShoalError
+from shoal.envs.game import GameState
+from shoal.errors import ShoalError
 
 EPISODES = 40
 FAST = {"xla_backend_optimization_level": 0}  # to compile, not to run

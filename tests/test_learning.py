@@ -13,11 +13,11 @@ from helpers import LEARNERS, PATHWISE, REPLAYED, TEAM, VALUE, build, clock, run
 from jax import Array
 
 from shoal.algorithms import find
+from shoal.engine.evaluate import Evaluator
+from shoal.engine.loop import Loop
 from shoal.envs import Env, make
-from shoal.envs.identity import Life, Mortal
-from shoal.evaluate import Evaluator
-from shoal.loop import Loop
-from shoal.nets.sees import Scene
+from shoal.envs.native.probes import Life, Mortal
+from shoal.nets.inputs import Scene
 from shoal.types import Box
 
 CONTINUOUS = [name for name in LEARNERS if Box in find(name).spaces]

@@ -17,11 +17,11 @@ from helpers import OFF, POLICY, VALUE, build
 from jax import Array
 from pettingzoo import AECEnv, ParallelEnv
 
+from shoal.engine.host_loop import HostLoop
 from shoal.envs.adapters import How, adapt
-from shoal.envs.host import Hosted, Match
-from shoal.hostloop import HostLoop
+from shoal.envs.host.match import Hosted, Match
 from shoal.nets.heads import best
-from shoal.nets.sees import Scene
+from shoal.nets.inputs import Scene
 from shoal.types import View
 
 STEPS = {"a_0": 2, "a_1": 5}  # until its time has run out

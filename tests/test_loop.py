@@ -14,12 +14,13 @@ from helpers import OFF, OWN, SAME, TEAM, TINY, assert_close, bits, build, clock
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from shoal import evaluate
+from shoal.engine import evaluate
+from shoal.engine.evaluate import Evaluator
+from shoal.engine.loop import Loop
 from shoal.envs import Game, make
-from shoal.evaluate import Evaluator
-from shoal.loop import Loop
-from shoal.parallel import AXIS, moments, shares, total
-from shoal.types import Discrete, ShoalError, Spec
+from shoal.errors import ShoalError
+from shoal.learning.reduce import AXIS, moments, shares, total
+from shoal.types import Discrete, Spec
 
 # -- one team, one device ---------------------------------------------------------------------------------------------
 

@@ -14,15 +14,16 @@ from helpers import OFF, TEAM, TINY, Studied, altered, build, call, clock, morta
 from jax import Array
 
 from shoal.algorithms.mfac import MFAC
-from shoal.collect import Play, collect
+from shoal.engine.evaluate import Evaluator
+from shoal.engine.loop import Loop
+from shoal.engine.play import Play, collect
 from shoal.envs import make
-from shoal.envs.identity import Quiz, Tiny
-from shoal.evaluate import Evaluator
-from shoal.explore import boltzmann
-from shoal.loop import Loop
-from shoal.nets.sees import MEAN_ACTION, Scene, look
-from shoal.parallel import shares
-from shoal.types import Discrete, ShoalError, Spec, View
+from shoal.envs.native.probes import Quiz, Tiny
+from shoal.errors import ShoalError
+from shoal.learning.exploration import boltzmann
+from shoal.learning.reduce import shares
+from shoal.nets.inputs import MEAN_ACTION, Scene, look
+from shoal.types import Discrete, Spec, View
 
 CROWD = make("test/mortal", n=4, length=6)  # they die one after the other
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from shoal.envs import GAMES, make
-from shoal.envs.base import GameState
-from shoal.envs.mpe import physics
+from shoal.envs.game import GameState
+from shoal.envs.native.mpe import physics
 from shoal.types import Discrete
 
 pytest.importorskip("mpe2")

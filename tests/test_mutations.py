@@ -29,11 +29,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shoal import algorithms, check, envs, film, loop, player, runs, seeds, trainer
-from shoal.campaign import command, plan
-from shoal.cli import main
-from shoal.config import Settings
-from shoal.display import Display
+from shoal import algorithms, envs
+from shoal.cli import campaign as command_line
+from shoal.cli.main import main
+from shoal.config.settings import Settings
+from shoal.engine import loop
+from shoal.envs import check
+from shoal.monitor import film
+from shoal.monitor.console import Display
+from shoal.run import trainer
+from shoal.store import folder as runs
+from shoal.store import player
+from shoal.sweep import campaign, seeds
 
 SIZES = "--steps 400 --games 4 --window 5 --eval-episodes 2 --evaluations 0 --hidden 4 --layers 1"
 ON = f"{SIZES} --minibatches 1"
@@ -135,8 +142,8 @@ def cut() -> Iterator[None]:
             (loop.Loop, "restored", reach),
             (player.Player, "evaluate", reach),
             (film, "camera", reach),
-            (plan, "save", reach),
-            (command, "publish", reach),
+            (campaign, "save", reach),
+            (command_line, "publish", reach),
             (check, "check", reach),
             (inspect, "findsource", functools.cache(inspect.findsource)),
         ):
@@ -328,7 +335,17 @@ def test_an_odd_command_that_is_taken_is_trained(folder: Path) -> None:
     """To its end, in a process of its own: what is printed and written has to bear it too."""
     odd = ["--name", "é 🐟 %s {0}", "--steps=+4_00", "--LR", "1e-30", "--window", "5.0", "--eval_episodes", "1"]
     cache = {"JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)}
-    command = [sys.executable, "-W", "error::UserWarning", "-m", "shoal.cli", *TRAIN[0].split(), "--out", "a b", *odd]
+    command = [
+        sys.executable,
+        "-W",
+        "error::UserWarning",
+        "-m",
+        "shoal.cli.main",
+        *TRAIN[0].split(),
+        "--out",
+        "a b",
+        *odd,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | cache, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert call(["evaluate", f"a b/{odd[1]}", "--episodes", "1"]).code == 0

@@ -14,12 +14,14 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 import shoal
-from shoal import checkpoint, cli, envs, runs
-from shoal.assemble import assemble
-from shoal.campaign.results import of_folders
-from shoal.envs.matrix import MatrixGame
-from shoal.group import Follower
-from shoal.log import read, tag
+from shoal import envs
+from shoal.cli import main
+from shoal.config.compose import assemble
+from shoal.envs.native.matrix import MatrixGame
+from shoal.report.results import of_folders
+from shoal.store import checkpoint, folder
+from shoal.store.metrics_file import read, tag
+from shoal.sweep.processes import Follower
 
 OURS = ("steps", "returns", "each", "episodes", "learning", "seconds", "env", "run", "how", "all", "evaluation")
 OURS += ("score", "agent_id", "options", "teams", "team", "name", "lr", "length", "film", "self", "count", "index")
@@ -54,13 +56,13 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def lines(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / runs.METRICS).read_text().splitlines()]
+    return [json.loads(line) for line in (run / folder.METRICS).read_text().splitlines()]
 
 
 def assert_told(run: Path, one: str, other: str) -> None:
     """Every number of the run stands under the right name, wherever it is told."""
     wanted = {one: 4.0, other: -8.0}
-    summary = json.loads((run / runs.SUMMARY).read_text())
+    summary = json.loads((run / folder.SUMMARY).read_text())
     assert summary["scores"] == summary["random"] == summary["before"] == wanted
     logged = lines(run)
     told = [line for line in logged if f"{tag(one)}/return" in line]
@@ -85,22 +87,22 @@ def test_trap_40_teams_may_be_called_as_anything_of_ours(
     own += [f"--{flags[other]}.hidden", "3", f"--{flags[other]}.lr", "0.02", f"--{flags[other]}.warmup", "20"]
     own += [f"--{flags[other]}.capacity", "200", "--env.repetitions", "4", "--devices", "2"]
     words = ["train", "--team", f"{one}=ppo", "--team", f"{other}=dqn", Duel.name, *sizes, *own, "--name", "run"]
-    assert cli.main([*words, "--out", "all"]) == 0, capsys.readouterr().err
+    assert main.main([*words, "--out", "all"]) == 0, capsys.readouterr().err
     run = elsewhere / "all" / "run"
     assert_told(run, one, other)
-    config = json.loads((run / runs.CONFIG).read_text())
+    config = json.loads((run / folder.CONFIG).read_text())
     rates = {team: side["options"]["lr"] for team, side in config["teams"].items()}
     assert rates == {one: 0.01, other: 0.02} and config["options"] == {"repetitions": 4}
     # What was read back goes on as it was.
     history = read(run, duel(one, other)().teams)
     assert [point.played.length.tolist() for point in history.points] == [[4, 4, 4]] * len(history.points)
-    (run / runs.SUMMARY).unlink()
+    (run / folder.SUMMARY).unlink()
     newest = next(checkpoint.places(run))
     shutil.rmtree(newest)
-    assert cli.main(["resume", str(run)]) == 0
+    assert main.main(["resume", str(run)]) == 0
     assert_told(run, one, other)
     capsys.readouterr()
-    assert cli.main(["evaluate", str(run), "--episodes", "2", "--json", "--team", f"{other}=random"]) == 0
+    assert main.main(["evaluate", str(run), "--episodes", "2", "--json", "--team", f"{other}=random"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert {team: score["return"] for team, score in told["teams"].items()} == {one: 4.0, other: -8.0}
     study = of_folders([elsewhere / "all"])

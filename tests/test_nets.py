@@ -11,10 +11,13 @@ import pytest
 from helpers import assert_close, bits
 from scipy import stats
 
-from shoal.nets.heads import Categorical, Gaussian, GaussianHead, masked, uniform
+from shoal.errors import ShoalError
+from shoal.nets.distributions import Categorical, Gaussian, masked, uniform
+from shoal.nets.gru import Gru, _forward, unroll
+from shoal.nets.heads import GaussianHead
 from shoal.nets.layers import Dense, owners
-from shoal.nets.torsos import Gru, Mlp, Style, _forward, unroll
-from shoal.types import Box, Discrete, ShoalError, Spec
+from shoal.nets.mlp import Mlp, Style
+from shoal.types import Box, Discrete, Spec
 
 SPEC = Spec(("a", "b", "c"), obs=4, state=4, action=Discrete(3))
 OWNERS = {"shared": (0, 0, 0), "own": (0, 1, 2), "0,1,0": (0, 1, 0)}

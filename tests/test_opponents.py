@@ -18,16 +18,18 @@ from helpers import LEARNERS, OFF, bits, build, clock, mortal, run
 from safetensors.numpy import load_file
 
 import shoal
-from shoal import cli, envs
-from shoal.algorithms.past import AT_ONCE, PER_GAME, RULES, Past, Pool, elo
+from shoal import envs
+from shoal.algorithms.opponents.self_play import AT_ONCE, PER_GAME, RULES, Past, Pool, elo
 from shoal.api import _several
-from shoal.config import Config
-from shoal.envs.matrix import MatrixGame
-from shoal.evaluate import Episodes
-from shoal.loop import Loop
-from shoal.parallel import AXIS
-from shoal.player import outcomes
-from shoal.types import ShoalError, View
+from shoal.cli import main
+from shoal.config.config import Config
+from shoal.engine.episodes import Episodes
+from shoal.engine.loop import Loop
+from shoal.envs.native.matrix import MatrixGame
+from shoal.errors import ShoalError
+from shoal.learning.reduce import AXIS
+from shoal.store.player import outcomes
+from shoal.types import View
 
 PENNIES = "matrix/matching_pennies"
 NET = {"hidden": 4, "layers": 1}
@@ -336,27 +338,29 @@ def test_self_play_runs_on_a_host_game_in_turns(tmp_path: Path, capsys: pytest.C
     small = {"games": 16, "window": 20, "steps": 6000, "evaluations": 0, "eval-episodes": 8, "workers": 0}
     sizes = ["--devices=1", *(f"--{name}={value}" for name, value in small.items())]
     where = ["--out", str(tmp_path), "--name", "run", "--player_1.lr", "1e-2"]
-    assert cli.main(["train", "ppo", *game, *rival, *sizes, *where]) == 0
+    assert main.main(["train", "ppo", *game, *rival, *sizes, *where]) == 0
     told = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     rated = [line["player_2/rated_games"] for line in told if "player_2/rated_games" in line]
     assert sum(rated) > 20 and shoal.load(tmp_path / "run").learners["player_2"].taken > 5
     capsys.readouterr()
-    assert cli.main(["evaluate", str(tmp_path / "run"), "--team", "player_2=random", "--episodes", "64", "--json"]) == 0
+    assert (
+        main.main(["evaluate", str(tmp_path / "run"), "--team", "player_2=random", "--episodes", "64", "--json"]) == 0
+    )
     assert json.loads(capsys.readouterr().out)["teams"]["player_1"]["win"] > 0.6
 
 
 def test_evaluation_with_a_team_replaced(runs: SimpleNamespace, capsys: pytest.CaptureFixture):
     run = str(runs.first)
-    assert cli.main(["evaluate", run, "--team", "odd=random", "--episodes", "40", "--json"]) == 0
+    assert main.main(["evaluate", run, "--team", "odd=random", "--episodes", "40", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     even, odd = facts["teams"]["even"], facts["teams"]["odd"]
     assert facts["instead"] == {"odd": "random"}
     assert even["win"] + even["draw"] + even["loss"] == pytest.approx(1) and even["win"] == odd["loss"] > 0.1
     mirror = ["evaluate", run, f"--team=odd=frozen:{run}", "--odd.team", "even", "--episodes", "40"]
-    assert cli.main(mirror) == 0
+    assert main.main(mirror) == 0
     told = capsys.readouterr().out
     assert f"team odd (frozen:{run}): return of one agent -25.00" in told and "won 0.0%, drew 0.0%, lost 100.0%" in told
-    assert cli.main(["evaluate", run, "--team", "even=random", "--episodes", "4"]) == 0, "whose past selves play on"
+    assert main.main(["evaluate", run, "--team", "even=random", "--episodes", "4"]) == 0, "whose past selves play on"
 
 
 def test_outcomes_are_of_exactly_two_teams():
@@ -370,7 +374,7 @@ def test_outcomes_are_of_exactly_two_teams():
 
 
 def test_an_argument_is_the_first_option():
-    from shoal.assemble import assemble
+    from shoal.config.compose import assemble
 
     config, _ = assemble(["--team", "even=ppo", "--team", "odd=past:latest", PENNIES, "--odd.pool", "7"])
     assert (config.teams["odd"][1].rule, config.teams["odd"][1].pool) == ("latest", 7)
@@ -420,6 +424,6 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_one_sentence(mistake: str, runs: SimpleNamespace, capsys: pytest.CaptureFixture):
     args, expected = MISTAKES[mistake]
-    assert cli.main([word.format(first=runs.first) for word in args]) == 2
+    assert main.main([word.format(first=runs.first) for word in args]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("shoal: ") and err.count("\n") == 1 and expected in err, err

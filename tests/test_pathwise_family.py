@@ -32,13 +32,14 @@ from helpers import (
 from jax import Array
 
 from shoal.algorithms import find
+from shoal.engine.evaluate import Evaluator
+from shoal.engine.loop import Loop
 from shoal.envs import make
-from shoal.envs.identity import ContinuousIdentity, Endless, Quiz
-from shoal.evaluate import Evaluator
-from shoal.loop import Loop
-from shoal.nets.heads import Point, Relaxed, masked
-from shoal.nets.sees import as_action, as_input
-from shoal.types import Box, Discrete, ShoalError, Spec
+from shoal.envs.native.probes import ContinuousIdentity, Endless, Quiz
+from shoal.errors import ShoalError
+from shoal.nets.distributions import Point, Relaxed, masked
+from shoal.nets.inputs import as_action, as_input
+from shoal.types import Box, Discrete, Spec
 
 CENTRAL = [name for name in PATHWISE if find(name).central]
 DETERMINISTIC = [name for name in PATHWISE if "sac" not in name]

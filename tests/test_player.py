@@ -10,11 +10,13 @@ import pytest
 from helpers import bits
 
 import shoal
-from shoal import checkpoint, envs, policies
-from shoal.cli import main
-from shoal.config import Config
-from shoal.player import Player
-from shoal.types import Discrete, ShoalError, Spec
+from shoal import envs
+from shoal.cli.main import main
+from shoal.config.config import Config
+from shoal.errors import ShoalError
+from shoal.store import checkpoint, policy_store
+from shoal.store.player import Player
+from shoal.types import Discrete, Spec
 
 SMALL = {"hidden": 4, "layers": 1}
 
@@ -275,6 +277,6 @@ def test_damaged_weights_are_never_played(run: Path, tmp_path: Path):
 
 
 def test_the_best_policy_scores_what_is_said_of_it(run: Path):
-    best = policies.best_of(run)
+    best = policy_store.best_of(run)
     assert best and shoal.load(run, best=True).steps == best.steps
     assert shoal.load(run, best=True).evaluate(2, seed=0).score()[best.team] == best.score

@@ -28,18 +28,19 @@ from helpers import (
 )
 from test_pathwise_family import Drifting, Opposed
 
-from shoal.algorithms import policy
+from shoal.algorithms import on_policy
 from shoal.algorithms.coma import COMA
-from shoal.algorithms.policy import Batch, Scale
-from shoal.collect import _rivals
+from shoal.algorithms.on_policy import Batch
+from shoal.engine.loop import Loop
+from shoal.engine.play import _rivals
 from shoal.envs import make
-from shoal.explore import floored
-from shoal.loop import Loop
-from shoal.memory import Rollout
-from shoal.nets.heads import masked
-from shoal.nets.sees import ID, as_input
-from shoal.optim import adam, annealed, descend
-from shoal.parallel import moments, shares
+from shoal.learning.exploration import floored
+from shoal.learning.memory import Rollout
+from shoal.learning.normalise import Scale
+from shoal.learning.optim import adam, annealed, descend
+from shoal.learning.reduce import moments, shares
+from shoal.nets.distributions import masked
+from shoal.nets.inputs import ID, as_input
 from shoal.types import Discrete, Spec, View, Window
 
 MEMBERS = [(name, *rest) for name in POLICY for rest in (("mlp", "shared"), ("gru", "own"))]
@@ -380,7 +381,7 @@ def test_trap_29_adam_moves_stacked_weights_whose_gradient_is_zero():
 
 @pytest.mark.parametrize(("rows", "minibatches"), [(8, 1), (12, 4), (1, 1), (64, 8)])
 def test_each_epoch_is_a_permutation_of_all_rows(rows, minibatches):
-    order = policy._minibatches(jax.random.key(0), rows, 3, minibatches)
+    order = on_policy._minibatches(jax.random.key(0), rows, 3, minibatches)
     assert order.shape == (3 * minibatches, rows // minibatches)
     epochs = np.asarray(order).reshape(3, rows)
     assert (np.sort(epochs, -1) == np.arange(rows)).all()
@@ -447,7 +448,7 @@ def test_ppos_ratio_of_the_dead_is_nothing_however_large():
     algorithm = build("ppo", mortal(), **TINY)
     raw, one = jnp.zeros((1, 2, 1), int), jnp.ones((1, 2, 1))
     batch = Batch(*[None] * len(Batch._fields))._replace(
-        record=policy.Record(raw, jnp.array([[[-0.5], [-1e4]]])), weight=one.at[0, 1].set(0.0), advantage=one
+        record=on_policy.Record(raw, jnp.array([[[-0.5], [-1e4]]])), weight=one.at[0, 1].set(0.0), advantage=one
     )
 
     def loss(logits):

@@ -13,10 +13,11 @@ from helpers import OFF, OWN, TEAM, TINY, build, call, clock, mortal, on_devices
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from shoal.engine.loop import Loop
 from shoal.envs import make
-from shoal.loop import Loop
-from shoal.memory import Drawn, Replay, empty
-from shoal.types import Box, Discrete, Share, ShoalError, Spec, View, Window
+from shoal.errors import ShoalError
+from shoal.learning.memory import Drawn, Replay, empty
+from shoal.types import Box, Discrete, Share, Spec, View, Window
 
 SLOTS, GAMES = 12, 3
 SPEC = Spec(("a", "b"), obs=2, state=3, action=Discrete(4), rivals=5)

@@ -19,11 +19,11 @@ import pytest
 from helpers import bits
 
 import shoal
-import shoal.display
-from shoal import checkpoint, runs
-from shoal.cli import main
-from shoal.trainer import Trainer
-from shoal.types import ShoalError
+from shoal.cli.main import main
+from shoal.errors import ShoalError
+from shoal.monitor.console import Display
+from shoal.run.trainer import Trainer
+from shoal.store import checkpoint, folder
 
 TINY = "--hidden 8 --layers 1 --games 4 --window 5 --eval-episodes 2 --evaluations 3 --save-every 100 --keep 3"
 RUNS = {  # on-policy and recurrent, off-policy with everything a replay has
@@ -36,13 +36,13 @@ def shoal_process(words: str, out: Path) -> subprocess.Popen:
     """The command line in a process of its own, with the compilation cache and the flags of the tests."""
     cache = {"JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)}
     with (out / "log").open("a") as log:
-        command = [sys.executable, "-m", "shoal.cli", *words.split()]
+        command = [sys.executable, "-m", "shoal", *words.split()]
         return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | cache)
 
 
 def state_of(run: Path) -> tuple[list[bytes], dict]:
     """The last checkpoint, to the bit."""
-    loop = Trainer(runs.config_of(run), shoal.display.Display(quiet=True)).loop
+    loop = Trainer(folder.config_of(run), Display(quiet=True)).loop
     state, about, wrong = checkpoint.newest(run, loop.template(0))
     assert not wrong
     return bits(state), about
@@ -94,7 +94,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_500_damaged_checkpoints_are_refused_and_the_one_before_is_used(trained: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(trained, run)
-    loop = Trainer(runs.config_of(run), shoal.display.Display(quiet=True)).loop
+    loop = Trainer(folder.config_of(run), Display(quiet=True)).loop
     like = loop.template(0)
     last, before, *_ = checkpoint.places(run)
     good = {path: path.read_bytes() for path in last.iterdir()}
@@ -144,5 +144,9 @@ def test_a_disk_that_fills_up_loses_nothing_that_was_saved(trained: Path, tmp_pa
 
 
 def test_two_processes_do_not_train_one_run(trained: Path) -> None:
-    with runs.held(trained), pytest.raises(ShoalError, match="is being trained by another process"), runs.held(trained):
+    with (
+        folder.held(trained),
+        pytest.raises(ShoalError, match="is being trained by another process"),
+        folder.held(trained),
+    ):
         pass

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.envs import make
-from shoal.parallel import moments, shares
-from shoal.returns import advantages, n_step, pool
+from shoal.learning.reduce import moments, shares
+from shoal.learning.returns import advantages, n_step, pool
 from shoal.types import Share, View, Window
 
 LENGTH = 12  # transitions of the streams below

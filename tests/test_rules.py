@@ -12,10 +12,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from shoal.check import check
 from shoal.envs.adapters import How, adapt
-from shoal.envs.host import Broken, Hosted, Match, Table, TooManyFaults, shared
-from shoal.types import ShoalError
+from shoal.envs.check import check
+from shoal.envs.host.faults import TooManyFaults
+from shoal.envs.host.match import Broken, Hosted, Match
+from shoal.envs.host.shared import shared
+from shoal.envs.host.table import Table
+from shoal.errors import ShoalError
 
 LENGTH = 5
 IMAGE = spaces.Box(0, 255, (8, 8, 3), np.uint8)

@@ -15,16 +15,21 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal import algorithms, envs, presets, runs, trainer
-from shoal.assemble import assemble
-from shoal.config import Config, Settings, fill
-from shoal.display import Display
-from shoal.evaluate import Episodes
-from shoal.log import Log
-from shoal.loop import Metrics
-from shoal.notes import Diverged, opposed
-from shoal.player import Player
-from shoal.types import ShoalError
+from shoal import algorithms, envs
+from shoal.config import presets
+from shoal.config.compose import assemble
+from shoal.config.config import Config
+from shoal.config.fields import fill
+from shoal.config.settings import Settings
+from shoal.engine.episodes import Episodes
+from shoal.engine.loop import Metrics
+from shoal.errors import ShoalError
+from shoal.monitor.console import Display
+from shoal.monitor.metrics import Diverged, opposed
+from shoal.monitor.sinks import Log
+from shoal.run import trainer
+from shoal.store import folder
+from shoal.store.player import Player
 
 TINY: dict[str, Any] = {
     "steps": 160,
@@ -49,7 +54,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> trainer.Result:
 
 
 def lines(path: Path) -> list[dict]:
-    return [json.loads(line) for line in (path / runs.METRICS).read_text().splitlines()]
+    return [json.loads(line) for line in (path / folder.METRICS).read_text().splitlines()]
 
 
 def test_the_folder_holds_everything(done: trainer.Result):
@@ -289,8 +294,8 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path):
         {k: TINY[k] for k in ("steps", "games", "window")} | {"out": str(tmp_path)},
     )
     under_way = trainer.Trainer(config, Display(quiet=True))
-    path = runs.plan(config)
-    runs.create(path, config)
+    path = folder.plan(config)
+    folder.create(path, config)
     metrics = Metrics(
         steps=np.array([20, 40]),
         episodes=np.zeros(2),

@@ -17,8 +17,8 @@ pytest.importorskip("rware")
 import rware_bridge as bridge
 
 from shoal.envs import make
-from shoal.envs.rware.warehouse import SIZES, World
-from shoal.types import ShoalError
+from shoal.envs.native.rware.warehouse import SIZES, World
+from shoal.errors import ShoalError
 
 EPISODES = 20
 FAST = {"xla_backend_optimization_level": 0}  # to compile, not to run

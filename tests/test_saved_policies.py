@@ -14,10 +14,12 @@ import pytest
 from helpers import LEARNERS, PATHWISE, bits
 
 import shoal
-from shoal import envs, policies, runs
-from shoal.config import Config
-from shoal.player import Player
-from shoal.types import ShoalError
+from shoal import envs
+from shoal.config.config import Config
+from shoal.errors import ShoalError
+from shoal.store import folder as runs
+from shoal.store import policy_store
+from shoal.store.player import Player
 
 SMALL: dict[str, Any] = {"hidden": 4, "layers": 1}
 TAG = "mpe/simple_tag"
@@ -142,4 +144,4 @@ def test_loading_makes_no_nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """Their shapes are known without."""
     untrained("ppo").save(tmp_path / "policy")
     monkeypatch.setattr(np.linalg, "qr", lambda matrix: pytest.fail("a net was drawn"))
-    assert jax.tree.leaves(policies.load(tmp_path / "policy").learners)
+    assert jax.tree.leaves(policy_store.load(tmp_path / "policy").learners)

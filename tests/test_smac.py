@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from skirmish import Skirmish
 
-from shoal.envs.adapters.how import How
+from shoal.envs.adapters.options import How
 from shoal.envs.adapters.smac import SmacMatch
-from shoal.envs.host import Broken, Moment, Table, layout
-from shoal.types import Discrete, ShoalError
+from shoal.envs.host.match import Broken, Moment
+from shoal.envs.host.shared import layout
+from shoal.envs.host.table import Table
+from shoal.errors import ShoalError
+from shoal.types import Discrete
 
 TEAM = "agent"
 

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal import runs, trainer
-from shoal.cli import main
-from shoal.config import Config
-from shoal.types import ShoalError
+from shoal.cli.main import main
+from shoal.config.config import Config
+from shoal.errors import ShoalError
+from shoal.run import trainer
+from shoal.store import folder
 
 SIZES: dict[str, Any] = {"steps": 160, "games": 4, "window": 5, "eval_episodes": 3, "evaluations": 0}
 SMALL: dict[str, Any] = {"hidden": 4, "layers": 1, "minibatches": 1}
@@ -69,7 +70,7 @@ def test_stopped_is_always_a_number(whole: Path, tmp_path: Path) -> None:
     assert (told, by_callback.stopped, by_signal.stopped) == (0, 15, 15)
     assert type(told) is type(by_callback.stopped) is type(by_signal.stopped) is int
     assert by_callback.scores == by_signal.scores and by_callback.random == by_signal.random != {}
-    assert runs.finished(whole) and not runs.finished(by_callback.path)
+    assert folder.finished(whole) and not folder.finished(by_callback.path)
 
 
 def test_who_asks_to_stop_does_not_wait_for_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,19 +93,19 @@ def test_a_name_is_claimed_before_anything_is_compiled(tmp_path: Path) -> None:
     teams = {"agent": ("ppo", {"hidden": 4, "minibatches": 1})}
     unnamed = Config.build("test/identity", teams, {}, {"out": str(out)})
     named = Config.build("test/identity", teams, {}, {"out": str(out), "name": "mine"})
-    with runs.claimed(unnamed) as one, runs.claimed(unnamed) as two, runs.claimed(unnamed) as three:
+    with folder.claimed(unnamed) as one, folder.claimed(unnamed) as two, folder.claimed(unnamed) as three:
         assert len({one, two, three}) == 3
         one.mkdir()
-    with runs.claimed(named), pytest.raises(ShoalError, match=r"mine is being made by another process"):
-        runs.claimed(named).__enter__()
+    with folder.claimed(named), pytest.raises(ShoalError, match=r"mine is being made by another process"):
+        folder.claimed(named).__enter__()
     assert [path.name for path in out.iterdir()] == [one.name]
     one.rmdir()
     out.rmdir(), out.parent.rmdir()
-    with runs.claimed(named):
+    with folder.claimed(named):
         pass
     assert not list(tmp_path.iterdir())
     (tmp_path / ".mine.claim").touch()  # of somebody who was killed
-    with runs.claimed(Config.build("test/identity", teams, {}, {"out": str(tmp_path), "name": "mine"})) as again:
+    with folder.claimed(Config.build("test/identity", teams, {}, {"out": str(tmp_path), "name": "mine"})) as again:
         assert again.name == "mine"
 
 

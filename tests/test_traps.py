@@ -22,13 +22,14 @@ from test_resume import TINY as RESUMED_TINY
 from test_resume import shoal_process
 
 import shoal
-from shoal import checkpoint, evaluate, runs
-from shoal.config import Config
-from shoal.display import Display
+from shoal.config.config import Config
+from shoal.engine import evaluate
+from shoal.engine.evaluate import Evaluator
+from shoal.engine.loop import Loop
 from shoal.envs import make
-from shoal.evaluate import Evaluator
-from shoal.loop import Loop
-from shoal.trainer import Trainer
+from shoal.monitor.console import Display
+from shoal.run.trainer import Trainer
+from shoal.store import checkpoint, folder
 
 SMALL: dict[str, Any] = {"games": 4, "window": 10, "steps": 1000, "devices": 2}
 SIZES: dict[str, Any] = {"games": 4, "window": 5, "hidden": 4, "layers": 1, "eval_episodes": 2, "quiet": True}
@@ -76,7 +77,7 @@ def test_trap_24_27_every_leaf_survives_a_checkpoint(name: str, tmp_path: Path) 
     """Replay, priorities, targets, optimisers, normalisers, counters, keys and games: value, shape and type."""
     loop = self_play() if name == "self-play" else the_loop(name)
     like = loop.template(0)
-    names = runs.named(like)
+    names = folder.named(like)
     assert len(names) == len(jax.tree.leaves(like))  # no leaf has another's name
     for part in PARTS[name in (*REPLAYED, "images")] if name != "self-play" else ("odd/selves/", "odd/record"):
         assert any(part in one for one in names), part
@@ -84,20 +85,20 @@ def test_trap_24_27_every_leaf_survives_a_checkpoint(name: str, tmp_path: Path) 
     assert name != "images" or np.dtype(np.uint8) in {leaf.dtype for leaf in names.values()}
     state = anything(like)
     back = saved_and_read(state, like, tmp_path)
-    for place, ours in runs.named(state).items():
-        theirs = runs.named(back)[place]
+    for place, ours in folder.named(state).items():
+        theirs = folder.named(back)[place]
         assert (ours.dtype, ours.shape, ours.tobytes()) == (theirs.dtype, theirs.shape, theirs.tobytes()), place
 
 
 def test_trap_38_a_checkpoint_of_0_1_0_is_read_with_the_variance_of_its_returns(tmp_path: Path) -> None:
     """It kept their mean square instead."""
     like = the_loop("ppo").template(0)
-    leaves = {name: np.array(leaf) for name, leaf in runs.named(anything(like)).items()}
+    leaves = {name: np.array(leaf) for name, leaf in folder.named(anything(like)).items()}
     stem = f"learners/{TEAM}/scale/"
     old = leaves | {f"{stem}mean": np.float32(3.0), f"{stem}square": np.float32(13.0)}
     del old[f"{stem}variance"]
     place = checkpoint.write(tmp_path, {name: np.array(leaf) for name, leaf in old.items()}, {"steps": 7}, keep=1)
-    back = runs.named(checkpoint.read(place, like)[0])
+    back = folder.named(checkpoint.read(place, like)[0])
     assert (back[f"{stem}mean"], back[f"{stem}variance"]) == (3.0, 4.0)
     assert all(back[name].tobytes() == leaf.tobytes() for name, leaf in leaves.items() if stem not in name)
 
@@ -106,7 +107,7 @@ def test_trap_38_a_checkpoint_of_0_1_0_is_read_with_the_variance_of_its_returns(
 def test_trap_27_no_leaf_is_weakly_typed(name: str) -> None:
     """A file cannot say so: such a leaf would come back as another type to the compiler, and promote otherwise."""
     like = (self_play() if name == "self-play" else the_loop(name)).template(0)
-    assert [place for place, leaf in runs.named(like).items() if leaf.weak_type] == []
+    assert [place for place, leaf in folder.named(like).items() if leaf.weak_type] == []
 
 
 @pytest.mark.parametrize("name", ["ppo", "dqn"])
@@ -121,12 +122,12 @@ def test_trap_27_a_restored_state_is_to_the_program_as_a_new_one(name: str) -> N
 
 
 def logged(run: Path, *names: str) -> list[tuple]:
-    lines = [json.loads(line) for line in (run / runs.METRICS).read_text().splitlines()]
+    lines = [json.loads(line) for line in (run / folder.METRICS).read_text().splitlines()]
     return [tuple(line[name] for name in ("env_step", *names)) for line in lines if set(names) <= set(line)]
 
 
 def state_of(run: Path) -> list[bytes]:
-    loop = Trainer(runs.config_of(run), Display(quiet=True)).loop
+    loop = Trainer(folder.config_of(run), Display(quiet=True)).loop
     return bits(checkpoint.newest(run, loop.template(0))[0])
 
 
@@ -141,7 +142,7 @@ def value_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_trap_19_epsilon_goes_on_where_it_was_after_a_resume(value_run: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(value_run, run)
-    (run / runs.SUMMARY).unlink()
+    (run / folder.SUMMARY).unlink()
     *newer, at, _ = checkpoint.places(run)  # the last is that of the beginning
     for one in newer:
         shutil.rmtree(one)
@@ -166,14 +167,14 @@ def test_trap_27_a_disk_that_fills_up_in_mid_run_loses_nothing(tmp_path: Path) -
     assert log.read_text().splitlines()[-1].startswith("shoal: ") and "Traceback" not in log.read_text()
     assert shoal_process(f"resume {run}", tmp_path).wait(300) == 0, log.read_text()
     assert state_of(run) == state_of(tmp_path / "whole")
-    assert (run / runs.EPISODES).read_text() == (tmp_path / "whole" / runs.EPISODES).read_text()
+    assert (run / folder.EPISODES).read_text() == (tmp_path / "whole" / folder.EPISODES).read_text()
 
 
 def test_trap_19_25_a_run_says_whether_its_evaluations_explore(value_run: Path, tmp_path: Path) -> None:
-    told = json.loads((value_run / runs.CONFIG).read_text())["protocol"]["evaluation"]
+    told = json.loads((value_run / folder.CONFIG).read_text())["protocol"]["evaluation"]
     assert told == {"actions": "greedy", "episodes": 2, "exploration": "none"}
     sampled = Config.build("test/mortal", {TEAM: ("dqn", {})}, {}, {"greedy": False})
-    assert runs.protocol(sampled)["evaluation"]["exploration"] == "as in training after as many steps"
+    assert folder.protocol(sampled)["evaluation"]["exploration"] == "as in training after as many steps"
 
 
 # -- evaluating -------------------------------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ def test_trap_19_25_a_run_says_whether_its_evaluations_explore(value_run: Path, 
 
 def test_trap_25_evaluations_change_nothing_that_is_trained(value_run: Path, tmp_path: Path) -> None:
     """Neither the steps that are counted, nor a bit of the state: they have games and keys of their own."""
-    settings = json.loads((value_run / runs.CONFIG).read_text())
+    settings = json.loads((value_run / folder.CONFIG).read_text())
     settings["settings"] |= {"evaluations": 6, "out": str(tmp_path), "eval_episodes": 3}
     run = Trainer(Config.from_json(settings), Display(quiet=True)).run().path
     assert len(logged(run, "evaluation/length")) > len(logged(value_run, "evaluation/length"))

@@ -16,12 +16,14 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal import checkpoint, group
-from shoal.cli import main
-from shoal.config import Config
-from shoal.player import Player
-from shoal.trust import EVERYTHING, NOTHING, Trust
-from shoal.types import Discrete, ShoalError, Spec
+from shoal.cli.main import main
+from shoal.config.config import Config
+from shoal.config.trust import EVERYTHING, NOTHING, Trust
+from shoal.errors import ShoalError
+from shoal.store import checkpoint
+from shoal.store.player import Player
+from shoal.sweep import processes
+from shoal.types import Discrete, Spec
 
 SIZES: dict[str, Any] = {"steps": 40, "games": 2, "window": 10, "minibatches": 1, "eval_episodes": 1, "evaluations": 0}
 SMALL: dict[str, Any] = {"hidden": 4, "layers": 1}
@@ -248,7 +250,7 @@ def test_processes_trust_only_what_they_are_handed(mark: Path, capsys: pytest.Ca
         assert main(["train", "ppo", OWN, "--trust"], handed) == 2
         assert "--trust" in capsys.readouterr().err
     assert not mark.exists()
-    job = group.Job(mark.parent / "job", ["ppo", OWN], EVERYTHING.only(OWN))
+    job = processes.Job(mark.parent / "job", ["ppo", OWN], EVERYTHING.only(OWN))
     assert job.trust == Trust(named=frozenset({OWN})) and NOTHING.only(OWN) == NOTHING
 
 

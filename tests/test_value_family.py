@@ -33,18 +33,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import PartitionSpec
 
-from shoal import algorithms, runs
-from shoal.algorithms.replayed import gradients
-from shoal.config import Config
+from shoal import algorithms
+from shoal.algorithms.off_policy import gradients
+from shoal.config.config import Config
+from shoal.engine.evaluate import Evaluator
+from shoal.engine.loop import Loop
 from shoal.envs import make
-from shoal.evaluate import Evaluator
-from shoal.explore import SCHEDULES, epsilon_greedy
-from shoal.loop import Loop
-from shoal.memory import Drawn
+from shoal.errors import ShoalError
+from shoal.learning.exploration import SCHEDULES, epsilon_greedy
+from shoal.learning.memory import Drawn
+from shoal.learning.reduce import AXIS
+from shoal.nets.inputs import look
 from shoal.nets.mixers import Duplex, Free, Monotone
-from shoal.nets.sees import look
-from shoal.parallel import AXIS
-from shoal.types import ShoalError
+from shoal.store import folder
 
 MIXING = [kind.name for kind in algorithms.VALUE if kind.mixes]
 RUN = [(name, "gru", "own") for name in VALUE]  # feed-forward and shared, they run in test_learning
@@ -187,7 +188,7 @@ def test_trap_17_26_the_protocol_says_how_rewards_pool_and_how_often_a_step_is_l
     """2 x 32 x 10 transitions learnt from for every 8 x 5 played."""
 
     def protocol(**options: Any) -> dict:
-        return runs.protocol(configured(name, **options))["teams"][TEAM]
+        return folder.protocol(configured(name, **options))["teams"][TEAM]
 
     assert protocol(reward="mean") == {"reward": "mean", "updates_per_step": 16.0}
     assert protocol(reward="sum")["reward"] == "sum"

@@ -9,9 +9,9 @@ import pytest
 from helpers import TEAM, TINY, assert_close, build, mortal, on_devices, probe, run
 
 from shoal.algorithms.vdac import Mixed
+from shoal.engine.loop import Loop
 from shoal.envs import make
-from shoal.loop import Loop
-from shoal.nets.sees import Scene
+from shoal.nets.inputs import Scene
 
 
 def test_the_sum_of_one_agent_is_a2c():

@@ -15,16 +15,18 @@ import pytest
 from gymnasium import spaces
 from PIL import Image, ImageColor
 
-from shoal import envs, film
-from shoal.cli import main
-from shoal.config import Config
+from shoal import envs
+from shoal.cli.main import main
+from shoal.cli.watch import Watching, watch
+from shoal.config.config import Config
 from shoal.envs import GAMES, Game, Hosted
-from shoal.player import Player
+from shoal.errors import ShoalError
+from shoal.monitor import film
 from shoal.render import Disc, Scene, video
 from shoal.render.draw import draw, team_colours
-from shoal.trainer import train
-from shoal.types import Discrete, ShoalError, Spec
-from shoal.watch import Watching, watch
+from shoal.run.trainer import train
+from shoal.store.player import Player
+from shoal.types import Discrete, Spec
 
 TINY = {"hidden": 8, "layers": 1}
 

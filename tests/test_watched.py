@@ -22,13 +22,13 @@ from helpers import TEAM, TINY, clock
 
 import shoal
 from shoal.algorithms import chance
-from shoal.cli import main
-from shoal.config import Settings
+from shoal.cli.main import main
+from shoal.config.settings import Settings
+from shoal.engine.evaluate import evaluator
 from shoal.envs import make
-from shoal.envs.arena import Arena
-from shoal.envs.watched import making, probe
-from shoal.evaluate import evaluator
-from shoal.types import ShoalError
+from shoal.envs.host.arena import Arena
+from shoal.envs.host.watched import making, probe
+from shoal.errors import ShoalError
 
 HERE = Path(__file__).parent
 
@@ -71,7 +71,7 @@ def sleepers(mark: str) -> list[str]:
 def test_a_constructor_that_fails_is_one_sentence(
     what: str, where: str, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.envs.watched.STARTING", 1.0)
+    monkeypatch.setattr("shoal.envs.host.watched.STARTING", 1.0)
     with pytest.raises(ShoalError, match=sentence):
         probe("vices:make", {"what": what, "where": where}, 1.0)
 
@@ -80,7 +80,7 @@ def test_a_constructor_that_fails_is_one_sentence(
 def test_what_it_does_when_it_is_closed_is_not_our_affair(
     what: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("shoal.envs.watched.PARTING", 1.0)
+    monkeypatch.setattr("shoal.envs.host.watched.PARTING", 1.0)
     monkeypatch.setenv("MARK", f"shoal-{os.getpid()}-{what}")
     assert probe("vices:make", {"what": what, "where": "close"}, 1.0)["agent"].obs == 2
     assert not sleepers(f"shoal-{os.getpid()}-{what}") and "Traceback" not in capfd.readouterr().err
@@ -111,8 +111,8 @@ def test_check_env_names_what_is_done_to_its_process(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("shoal.envs.watched.STARTING", 1.0)
-    monkeypatch.setattr("shoal.trial.PARTING", 3.0 if what == "thread" else 20.0)
+    monkeypatch.setattr("shoal.envs.host.watched.STARTING", 1.0)
+    monkeypatch.setattr("shoal.envs.watched_check.PARTING", 3.0 if what == "thread" else 20.0)
     monkeypatch.setenv("MARK", mark := f"shoal-{os.getpid()}-{what}-{where}")
     words = ["check-env", "vices:make", "--env.what", what, "--env.where", where, "--steps", "12"]
     words += ["--patience", "1" if what == "hangs" else "60"]
@@ -155,7 +155,7 @@ def train(tmp_path: Path, env: str = "vices:make", **how: Any) -> shoal.api.Resu
 def test_a_run_ends_well_whatever_closing_its_environment_does(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.envs.watched.PARTING", 1.0)
+    monkeypatch.setattr("shoal.envs.host.watched.PARTING", 1.0)
     monkeypatch.setenv("MARK", mark := f"shoal-{os.getpid()}-run-{what}")
     assert train(tmp_path, what=what, where="close").steps >= 40
     assert not sleepers(mark)
@@ -174,7 +174,7 @@ def test_what_an_environment_starts_ends_with_the_run(
 def command(tmp_path: Path, words: str, mark: str = "") -> subprocess.Popen:
     paths = os.pathsep.join([str(HERE), *sys.path])
     return subprocess.Popen(
-        [sys.executable, "-m", "shoal.cli", *words.split()],
+        [sys.executable, "-m", "shoal", *words.split()],
         stdout=subprocess.DEVNULL,
         stderr=(tmp_path / "errors").open("w"),
         env=os.environ | {"PYTHONPATH": paths, "MARK": mark},
@@ -273,7 +273,7 @@ def test_an_episode_that_never_ends_is_told_and_given_up(tmp_path: Path, capsys:
 
 
 def test_what_does_not_end_is_told_of_before_it_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.evaluate.MANY", 20)
+    monkeypatch.setattr("shoal.engine.host_evaluate.MANY", 20)
     env, told = make("vices:make", endless=True), []
     play = evaluator(env, {TEAM: chance(env.teams[TEAM])}, 2, False, 1, Settings(longest=60), None, told.append)
     with contextlib.closing(play), pytest.raises(ShoalError, match="has not ended its episode after 60 steps"):
@@ -297,7 +297,7 @@ def test_making_an_environment_may_take_longer_than_a_step(tmp_path: Path, monke
     slow = {"what": "sleeps", "where": "init"}
     with Arena(make("vices:make", **slow), 1, 0, workers=1, patience=1.0) as arena:
         assert not arena.step()
-    monkeypatch.setattr("shoal.envs.watched.STARTING", 1.0)
+    monkeypatch.setattr("shoal.envs.host.watched.STARTING", 1.0)
     env = make("vices:make", **slow)
     with pytest.raises(ShoalError, match="does not return from make within 1 s"):
         assert dataclasses.replace(env, patience=1.0).teams
@@ -308,7 +308,7 @@ def test_making_an_environment_may_take_longer_than_a_step(tmp_path: Path, monke
 def test_patience_reaches_the_process_that_tells_who_plays(
     teams: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("shoal.envs.watched.STARTING", 0.5)
+    monkeypatch.setattr("shoal.envs.host.watched.STARTING", 0.5)
     slow = "--env.what sleeps --env.where init --patience 1"
     assert main(["train", *teams.split(), *slow.split()]) == 2
     assert "does not return from make within 1 s" in capsys.readouterr().err

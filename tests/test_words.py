@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal import display
-from shoal.cli import main
-from shoal.flags import THEIRS
-from shoal.types import ShoalError
+from shoal.cli.main import main
+from shoal.config.flags import THEIRS
+from shoal.errors import ShoalError
+from shoal.monitor import console
 
 PAIR = ["train", "ppo", "test/identity"]
 
@@ -51,8 +51,8 @@ def test_other_libraries_words_are_translated(
 
 def test_every_translation_leads_to_an_option() -> None:
     from shoal.algorithms import ALGORITHMS
-    from shoal.config import Settings
-    from shoal.flags import flags
+    from shoal.config.flags import flags
+    from shoal.config.settings import Settings
 
     known = {
         flag for kind in (Settings, *(one.Config for one in ALGORITHMS.values())) for flag, _ in flags(kind, kind())
@@ -77,8 +77,8 @@ def test_the_return_is_shown_on_narrow_screens(
     columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setattr(display, "on_terminal", lambda: True)
-    shown = display.Display()
+    monkeypatch.setattr(console, "on_terminal", lambda: True)
+    shown = console.Display()
     with shown.training(10_000_000):
         shown.progress(1_234_567, 10_000_000, 12_345.0, {"agent": -12.34})
         time.sleep(0.3)

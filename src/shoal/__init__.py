@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from .api import load as load
     from .api import resume as resume
     from .api import train as train
-    from .callbacks import Callback as Callback
-    from .types import ShoalError as ShoalError
+    from .errors import ShoalError as ShoalError
+    from .monitor.callbacks import Callback as Callback
 
 __version__ = "0.1.0"
-_HOMES = {"load": ".api", "resume": ".api", "train": ".api", "Callback": ".callbacks", "ShoalError": ".types"}
+_HOMES = {"load": ".api", "resume": ".api", "train": ".api", "Callback": ".monitor.callbacks", "ShoalError": ".errors"}
 
 
 def __getattr__(name: str) -> Any:

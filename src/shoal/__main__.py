@@ -1,5 +1,5 @@
 """`python -m shoal`, for `shoal`."""
 
-from .cli import entry
+from .cli.main import entry
 
 entry()

@@ -7,18 +7,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import algorithms, presets, seeds
-from .callbacks import Callback
-from .config import Config, Settings, fill, opened, parts
+from . import algorithms
+from .config import presets
+from .config.config import Config, opened, parts
+from .config.fields import fill
+from .config.fitting import Asked, fitted
+from .config.settings import Settings
+from .config.trust import trusted
 from .devices import setup
-from .display import tell
-from .fitting import Asked, fitted
-from .player import load
-from .trainer import Result
-from .trainer import resume as go_on
-from .trainer import train as run
-from .trust import trusted
-from .types import ShoalError, Spec, nearest
+from .errors import ShoalError, nearest
+from .monitor.callbacks import Callback
+from .monitor.console import tell
+from .run.trainer import Result
+from .run.trainer import resume as go_on
+from .run.trainer import train as run
+from .store.player import load
+from .sweep import seeds
+from .types import Spec
 
 __all__ = ["load", "resume", "train"]
 SETTINGS = [option.name for option in dataclasses.fields(Settings)]

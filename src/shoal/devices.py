@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jax
 
-from .types import ShoalError
+from .errors import ShoalError
 
 CACHED_FROM = 0.0  # seconds of compiling above which a program is kept: even small ones add up at the start
 

@@ -11,27 +11,12 @@ whose `valid` is 0.
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:  # the processes that run environments speak these records without waiting for JAX
     from jax import Array
-
-
-class ShoalError(Exception):
-    """A mistake of the user's, told in one sentence that says what to change."""
-
-    exit_code = 2
-    detail = ""  # such as the traceback of somebody's environment, on lines of its own
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """`, did you mean …?`, if anything known is near."""
-    near = difflib.get_close_matches(word, list(known), 1, cutoff=0.5)
-    return f", did you mean {near[0]!r}?" if near else ""
 
 
 @dataclass(frozen=True)

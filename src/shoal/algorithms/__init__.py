@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..types import ShoalError, Spec, nearest
+from ..errors import ShoalError, nearest
+from ..types import Spec
 from .a2c import A2C
 from .base import Algorithm
 from .coma import COMA
 from .ddpg import DDPG
 from .dqn import DQN
-from .frozen import Frozen, unlike
 from .maa2c import MAA2C
 from .maddpg import MADDPG
 from .mappo import MAPPO
@@ -19,13 +19,14 @@ from .masac import MASAC
 from .matd3 import MATD3
 from .mfac import MFAC
 from .mfq import MFQ
-from .past import Past
+from .opponents.frozen import Frozen, unlike
+from .opponents.random import Random
+from .opponents.self_play import Past
 from .ppo import PPO
 from .qmix import QMIX
 from .qplex import QPLEX
 from .qtran import QTRAN
 from .sac import SAC
-from .scripted import Random
 from .td3 import TD3
 from .vdac import VDAC
 from .vdn import VDN

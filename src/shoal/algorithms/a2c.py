@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .policy import Policy, PolicyConfig
+from .on_policy import Policy, PolicyConfig
 
 
 class A2C(Policy):

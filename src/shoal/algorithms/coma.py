@@ -10,17 +10,17 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..explore import floored, linear
-from ..memory import Rollout
-from ..nets.heads import Categorical, pick
+from ..learning.exploration import floored, linear
+from ..learning.memory import Rollout
+from ..learning.optim import follow
+from ..learning.reduce import moments
+from ..nets.distributions import Categorical, pick
+from ..nets.inputs import ID, OBS, OTHERS_ACTION, STATE, Scene, as_input
 from ..nets.layers import Dense, Rng
-from ..nets.sees import ID, OBS, OTHERS_ACTION, STATE, Scene, as_input
-from ..nets.torsos import Parts
-from ..optim import follow
-from ..parallel import moments
+from ..nets.mlp import Parts
 from ..types import Clock, Discrete
 from .base import Metrics, fraction, not_negative, positive
-from .policy import Actor, Batch, Critic, Learner, Policy, PolicyConfig
+from .on_policy import Actor, Batch, Critic, Learner, Policy, PolicyConfig
 
 
 @dataclass(frozen=True)

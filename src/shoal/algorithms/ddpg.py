@@ -10,14 +10,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..explore import linear
-from ..nets.heads import Point, PointHead, uniform
+from ..learning.exploration import linear
+from ..nets.distributions import Point, uniform
+from ..nets.heads import PointHead
+from ..nets.inputs import Scene
 from ..nets.layers import Rng
-from ..nets.sees import Scene
 from ..types import Box, Clock
 from .base import Metrics, fraction, not_negative, positive
+from .off_policy import Batch, Learner, zeros
 from .pathwise import Pathwise, PathwiseConfig
-from .replayed import Batch, Learner, zeros
 
 
 @dataclass(frozen=True)

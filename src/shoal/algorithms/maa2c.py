@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ..nets.sees import ID, STATE
+from ..nets.inputs import ID, STATE
 from .a2c import A2C
-from .policy import PolicyConfig
+from .on_policy import PolicyConfig
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ..nets.sees import ID, STATE
+from ..nets.inputs import ID, STATE
 from .ppo import PPO, PPOConfig
 
 

@@ -8,13 +8,13 @@ from typing import Any, Literal
 import jax.numpy as jnp
 from jax import Array
 
-from ..memory import Rollout
+from ..learning.memory import Rollout
 from ..nets.heads import duel
+from ..nets.inputs import ID, MEAN_ACTION, OBS, Scene
 from ..nets.layers import Dense, Rng
-from ..nets.sees import ID, MEAN_ACTION, OBS, Scene
 from ..types import Clock
 from .coma import COMA, COMAConfig, expectation
-from .policy import Critic, Learner
+from .on_policy import Critic, Learner
 
 
 @dataclass(frozen=True)

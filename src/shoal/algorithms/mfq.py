@@ -7,13 +7,13 @@ from functools import partial
 
 from jax import Array
 
-from ..explore import boltzmann, floored, linear
-from ..nets.heads import pick
-from ..nets.sees import MEAN_ACTION
+from ..learning.exploration import boltzmann, floored, linear
+from ..nets.distributions import pick
+from ..nets.inputs import MEAN_ACTION
 from ..types import Clock, Spec
 from .base import Metrics, not_negative, positive
 from .coma import expectation
-from .replayed import Batch, Learner
+from .off_policy import Batch, Learner
 from .value import Value, ValueConfig
 
 

@@ -14,12 +14,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..errors import ShoalError
+from ..nets.inputs import ACTION, ID, JOINT_ACTION, OBS, RIVALS_ACTION, STATE, Scene, as_action, as_input, look, width
 from ..nets.layers import Dense, Rng, owners
-from ..nets.sees import ACTION, ID, JOINT_ACTION, OBS, RIVALS_ACTION, STATE, Scene, as_action, as_input, look, width
-from ..nets.torsos import Mlp, Parts, Style
-from ..types import Clock, Decision, ShoalError, Spec, View
-from .base import Carry, Metrics, not_negative
-from .replayed import Batch, Learner, ReplayConfig, Replayed, gradients, surprise
+from ..nets.mlp import Mlp, Parts, Style
+from ..types import Clock, Decision, Spec, View
+from .base import Metrics, not_negative
+from .networked import Carry
+from .off_policy import Batch, Learner, ReplayConfig, Replayed, gradients, surprise
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from .base import Metrics
-from .policy import Batch, Learner, Policy, PolicyConfig
+from .on_policy import Batch, Learner, Policy, PolicyConfig
 
 
 @dataclass(frozen=True)

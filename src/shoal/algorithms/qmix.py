@@ -7,9 +7,9 @@ from typing import Any
 
 from jax import Array
 
+from ..nets.inputs import STATE
 from ..nets.layers import Rng
 from ..nets.mixers import Monotone
-from ..nets.sees import STATE
 from ..types import View
 from .base import positive
 from .value import MixConfig, Value, taken

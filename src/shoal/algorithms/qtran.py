@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..nets.heads import best
+from ..nets.inputs import STATE
 from ..nets.layers import Rng
 from ..nets.mixers import Hyper
-from ..nets.sees import STATE
 from ..types import View
 from .base import Metrics, not_negative, positive
-from .replayed import Batch, Learner
+from .off_policy import Batch, Learner
 from .value import MixConfig, Value, taken, together
 
 

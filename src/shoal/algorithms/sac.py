@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..nets.heads import Categorical, CategoricalHead, Gaussian, SquashedHead, duel, pick
+from ..nets.distributions import Categorical, Gaussian, pick
+from ..nets.heads import CategoricalHead, SquashedHead, duel
+from ..nets.inputs import OTHERS_ACTION, Scene
 from ..nets.layers import Rng
-from ..nets.sees import OTHERS_ACTION, Scene
 from ..types import Box, Clock, Discrete
 from .base import Metrics, not_negative, positive
+from .off_policy import Batch, Learner
 from .pathwise import Critic, Pathwise, PathwiseConfig
-from .replayed import Batch, Learner
 
 
 @dataclass(frozen=True)

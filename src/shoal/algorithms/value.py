@@ -14,14 +14,16 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..explore import SCHEDULES, epsilon_greedy
-from ..nets.heads import best, duel, pick
+from ..learning.exploration import SCHEDULES, epsilon_greedy
+from ..nets.distributions import pick
+from ..nets.heads import best, duel
+from ..nets.inputs import Scene, See, as_input, look
 from ..nets.layers import Dense, Rng
-from ..nets.sees import Scene, See, as_input, look
-from ..nets.torsos import Parts
+from ..nets.mlp import Parts
 from ..types import Clock, Decision, Discrete, Spec, View
-from .base import Carry, Metrics, fraction, positive
-from .replayed import Batch, Learner, ReplayConfig, Replayed, gradients, surprise
+from .base import Metrics, fraction, positive
+from .networked import Carry
+from .off_policy import Batch, Learner, ReplayConfig, Replayed, gradients, surprise
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from typing import Any, Literal
 import equinox as eqx
 from jax import Array
 
+from ..nets.inputs import STATE, Scene
 from ..nets.layers import Rng
 from ..nets.mixers import Monotone
-from ..nets.sees import STATE, Scene
 from ..types import Spec
 from .a2c import A2C
 from .base import positive
-from .policy import Critic, PolicyConfig
+from .on_policy import Critic, PolicyConfig
 
 
 @dataclass(frozen=True)

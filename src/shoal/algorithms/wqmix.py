@@ -14,8 +14,8 @@ from ..nets.layers import Rng
 from ..nets.mixers import Free
 from ..types import View
 from .base import Metrics, fraction, positive
+from .off_policy import Batch, Learner
 from .qmix import QMIX, QMIXConfig
-from .replayed import Batch, Learner
 from .value import taken
 
 

@@ -13,20 +13,20 @@ import re
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
-from ..types import ShoalError, nearest
+from ..errors import ShoalError, nearest
 
 if TYPE_CHECKING:
-    from .base import Env as Env
-    from .base import Game as Game
-    from .base import GameState as GameState
-    from .host import Hosted as Hosted
-    from .native import GAMES as GAMES
-    from .native import find as find
+    from .game import Env as Env
+    from .game import Game as Game
+    from .game import GameState as GameState
+    from .host.match import Hosted as Hosted
+    from .registry import GAMES as GAMES
+    from .registry import find as find
 
 PACKAGES = {"pz": "pettingzoo", "gym": "gymnasium", "football": "gfootball"}  # by prefix, unless it is called like it
 _HOMES = {
-    **{"GAMES": ".native", "find": ".native"},
-    **{"Env": ".base", "Game": ".base", "GameState": ".base", "Hosted": ".host"},
+    **{"GAMES": ".registry", "find": ".registry"},
+    **{"Env": ".game", "Game": ".game", "GameState": ".game", "Hosted": ".host.match"},
 }
 
 
@@ -39,8 +39,8 @@ def __getattr__(name: str) -> Any:
 
 def make(env_id: str, **options: Any) -> Any:
     """The environment called `env_id`, with these options: an `Env` to compile, or one that is `Hosted`."""
-    from .host import Hosted
-    from .native import GAMES, find
+    from .host.match import Hosted
+    from .registry import GAMES, find
 
     if found := find(env_id):
         game, said = found
@@ -49,7 +49,7 @@ def make(env_id: str, **options: Any) -> Any:
     if not colon:
         hint = nearest(env_id, GAMES)
         raise ShoalError(f"There is no game '{env_id}'{hint}; `shoal list` shows them all.")
-    from .foreign import FOREIGN
+    from .jax import FOREIGN
 
     if prefix in FOREIGN:
         return FOREIGN[prefix](rest, options)

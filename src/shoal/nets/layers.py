@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..types import ShoalError, Spec
+from ..errors import ShoalError
+from ..types import Spec
 
 Rng = np.random.Generator
 MOST = 2**28  # weights of one layer: 1 GB, and three times as much for its gradient and Adam

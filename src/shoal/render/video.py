@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ..types import ShoalError
+from ..errors import ShoalError
 from .draw import COLOURS, FINER, WIDTH, font
 
 SMALLEST, LARGEST = 400, 1200  # width of a picture from elsewhere

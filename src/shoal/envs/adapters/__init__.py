@@ -17,12 +17,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ...types import ShoalError, Spec, nearest
-from ..host import Broken, Match
-from .how import How
+from ...errors import ShoalError, nearest
+from ...types import Spec
+from ..host.match import Broken, Match
+from .options import How
 
 if TYPE_CHECKING:
-    from .outward import Outward
+    from .to_pettingzoo import Outward
 
 __all__ = ["PREFIXES", "How", "as_parallel_env", "open_match"]
 
@@ -66,7 +67,7 @@ def open_match(name: str, options: dict[str, Any], render: bool = False) -> Matc
 def as_parallel_env(match: Match) -> Outward:
     """The match as a PettingZoo `ParallelEnv`."""
     _load("pettingzoo")
-    from .outward import Outward
+    from .to_pettingzoo import Outward
 
     return Outward(match)
 
@@ -108,19 +109,19 @@ def _smac(env: Any, how: How) -> Match:
 
 
 def _turns(env: Any, how: How) -> Match:
-    from .turns import TurnsMatch
+    from .pettingzoo_aec import TurnsMatch
 
     return TurnsMatch(env, how)
 
 
 def _parallel(env: Any, how: How) -> Match:
-    from .parallel import ParallelMatch
+    from .pettingzoo import ParallelMatch
 
     return ParallelMatch(env, how)
 
 
 def _gym(env: Any, how: How) -> Match:
-    from .gym import GymMatch
+    from .gymnasium import GymMatch
 
     return GymMatch(env, how)
 

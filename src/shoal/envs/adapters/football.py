@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ...types import Discrete, ShoalError, Spec, nearest
-from ..host import Glance, Match, Moment
+from ...errors import ShoalError, nearest
+from ...types import Discrete, Spec
+from ..host.match import Glance, Match, Moment
 
 ACTIONS = 19
 SIZE = 115

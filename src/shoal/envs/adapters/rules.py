@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from ...types import ShoalError
-from ..host import Broken
+from ...errors import ShoalError
+from ..host.match import Broken
 
 PARALLEL, TURNS, GYM = "PettingZoo's ParallelEnv", "PettingZoo's AECEnv", "Gymnasium's Env"
 RESET = "def reset(self, seed=None, options=None)"

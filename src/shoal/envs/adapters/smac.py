@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ...types import Discrete, ShoalError, Spec
-from ..host import Broken, Glance, Moment
+from ...errors import ShoalError
+from ...types import Discrete, Spec
+from ..host.match import Broken, Glance, Moment
 from . import rules
-from .how import How
+from .options import How
 
 TEAM = "agent"
 NEEDED = ("get_env_info", "reset", "step", "get_obs", "get_state", "get_avail_actions")

@@ -11,8 +11,9 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces.utils import flatdim, flatten
 
-from ...types import Box, Discrete, ShoalError, side_by_side
-from ..host import Broken
+from ...errors import ShoalError
+from ...types import Box, Discrete, side_by_side
+from ..host.match import Broken
 
 MASK = "action_mask"  # PettingZoo's name for the actions allowed now, in a Dict observation or in the info
 COMBINATIONS = 4096  # of the parts of one action, at most: each becomes an action of its own

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...types import ShoalError, Spec, line_up
-from ..host import Broken, Glance, Moment
+from ...errors import ShoalError
+from ...types import Spec, line_up
+from ..host.match import Broken, Glance, Moment
 from . import rules
 from .spaces import Choice, Reader, Writer, action_space
 

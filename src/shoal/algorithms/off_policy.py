@@ -1,0 +1,275 @@
+"""What the off-policy families share: a replay, batches of windows from it, gradient steps, nets that follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..errors import ShoalError
+from ..learning.memory import Drawn, Replay, empty
+from ..learning.optim import adam, annealed, descend, follow
+from ..learning.reduce import AXIS, largest, shares, total
+from ..learning.returns import advantages, left, n_step, pool, settle, stakes
+from ..nets.inputs import RIVALS_ACTION, Scene, as_input
+from ..nets.layers import Rng
+from ..types import Clock, Fit, Share, Spec, Window
+from .base import Metrics, fraction, not_negative, positive
+from .networked import NetConfig, Networked
+
+
+@dataclass(frozen=True)
+class ReplayConfig(NetConfig):
+    """Settings every algorithm with a replay has."""
+
+    lr: float = 1e-3
+    """Learning rate of Adam."""
+    activation: Literal["tanh", "relu"] = "relu"
+    """Of the hidden layers."""
+    n_step: int = 1
+    """Rewards summed before the target's value."""
+    lam: float = 0.0
+    """λ of TD(λ) targets over the windows drawn, in place of n_step; 0 is off."""
+    capacity: int = 500_000
+    """Environment steps the replay holds, over all devices."""
+    warmup: int = 10_000
+    """Environment steps to play before learning begins."""
+    batch: int = 32
+    """Windows per gradient step, over all devices."""
+    length: int = 8
+    """Transitions of each such window."""
+    burn_in: int = 0
+    """Recurrent nets: transitions at a window's start that only warm the memory up, unless an episode opens there."""
+    updates: int = 32
+    """Gradient steps each time a window of every game has been played."""
+    tau: float = 0.005
+    """How far target networks move towards the online ones; 1 copies them."""
+    target_every: int = 1
+    """Gradient steps between two such moves."""
+    priority: float = 0.0
+    """Exponent of prioritised replay; 0 draws uniformly."""
+    importance: float = 0.4
+    """Exponent of its importance weights at the start; it rises to 1 over the run."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(self, "n_step", "capacity", "batch", "length", "updates", "target_every")
+        fraction(self, "lam", "tau", "priority", "importance")
+        not_negative(self, "warmup", "burn_in")
+        if self.n_step > self.length - self.burn_in:
+            raise ShoalError(
+                f"{self.n_step} steps after a burn-in of {self.burn_in} do not fit a window of {self.length}:"
+                " raise length, or lower n_step or burn_in"
+            )
+        if self.n_step > 1 and self.lam:
+            raise ShoalError("targets are of n_step rewards or of lam, not both: set n_step to 1 or lam to 0")
+
+
+class Learner(NamedTuple):
+    params: dict[str, Any]
+    target: dict[str, Any]  # the parts that have a copy which follows
+    opt: dict[str, Any]
+    updates: Array  # [] int32 gradient steps so far
+
+
+class Batch(NamedTuple):
+    """Windows to learn from."""
+
+    window: Window  # [T+1 or T,B,…]
+    scene: Scene  # instants 0…T, without the actions at them
+    reward: Array  # [T,B,N] as this learner pools it
+    discount: Array  # [T,B,N]
+    weight: Array  # [T,B,N] of what is learnt from an agent's transition; adds up to 1 over all devices
+    actor_weight: Array  # [T,B,N] the same where a living agent acted
+    importance: Array  # [B] at most 1 over all devices
+    rivals_after: Array  # [B,M]
+
+
+class Replayed(Networked):
+    """The base. A family says how to improve a learner by one batch."""
+
+    def __init__(self, config: ReplayConfig, spec: Spec):
+        super().__init__(config, spec)
+        self.tx = adam(config.max_grad_norm)
+
+    @classmethod
+    def suited(cls, config: ReplayConfig, share: Share) -> list[Fit]:
+        c, fits = config, []
+        if c.batch % share.devices:
+            batch = -(-c.batch // share.devices) * share.devices
+            fits.append(Fit("batch", batch, f"{share.devices} devices"))
+        if c.warmup >= share.steps:
+            fits.append(Fit("warmup", share.steps // 10, f"{share.steps:,} steps"))
+        games, least = share.games * share.devices, c.length + 2
+        if cls._slots(c, share) < least:
+            fits.append(Fit("capacity", games * least, f"windows of {c.length} steps of {games:,} games"))
+        return fits
+
+    def check(self, share: Share) -> None:
+        c = self.config
+        if c.batch % share.devices:
+            raise ShoalError(
+                f"{c.batch} windows cannot be shared evenly by {share.devices} devices: change batch or devices"
+            )
+        if c.warmup >= share.steps:
+            raise ShoalError(f"{share.steps} steps end before learning begins: lower warmup, now {c.warmup}")
+        slots = self._slots(c, share)
+        if slots <= c.length + 1:
+            raise ShoalError(
+                f"a capacity of {c.capacity} steps holds {slots} steps of each game, fewer than a window"
+                f" of {c.length} needs: raise capacity, or lower length or games"
+            )
+
+    def protocol(self, share: Share) -> dict[str, Any]:
+        c = self.config
+        fresh = share.games * share.window * share.devices
+        return {"reward": c.reward, "updates_per_step": c.updates * c.batch * c.length / fresh}
+
+    @staticmethod
+    def _slots(config: ReplayConfig, share: Share) -> int:
+        """Instants of each game: whole windows, so that writing one never wraps around."""
+        return share.window * -(-config.capacity // (share.games * share.devices * share.window))
+
+    # -- learner ------------------------------------------------------------------------------------------------
+
+    def nets(self, rng: Rng) -> dict[str, Any]:
+        """The parts of the learner."""
+        raise NotImplementedError
+
+    def follows(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The parts that have a target network."""
+        return params
+
+    def rate(self, part: str) -> float:
+        """A part's learning rate."""
+        return self.config.lr
+
+    def init(self, rng: Rng) -> Learner:
+        params = self.nets(rng)
+        opt = {part: self.tx.init(net) for part, net in params.items()}
+        return Learner(params, jax.tree.map(jnp.copy, self.follows(params)), opt, jnp.int32(0))
+
+    # -- memory -------------------------------------------------------------------------------------------------
+
+    @property
+    def sees_rivals(self) -> bool:
+        return any(RIVALS_ACTION in sees for sees in self.sees.values())
+
+    def memory(self, learner: Learner, share: Share) -> Replay:
+        state = self.sees_state and not self.spec.joined
+        slots, ranked = self._slots(self.config, share), self.config.priority > 0
+        return empty(self.spec, share.games, slots, state, self.sees_rivals, ranked)
+
+    def remember(self, memory: Replay, window: Window) -> Replay:
+        return memory.put(window)
+
+    # -- learning -----------------------------------------------------------------------------------------------
+
+    def learn(self, learner: Learner, memory: Replay, key: Array, clock: Clock) -> tuple[Learner, Replay, Metrics]:
+        c = self.config
+        ready = (clock.steps >= c.warmup) & (memory.windows(c.length + 1 + self.sees_rivals) > 0)
+        study = partial(self._study, memory, key, clock)
+        learner, priority, metrics = jax.lax.cond(ready, study, partial(_wait, study), learner, memory.priority)
+        return learner, memory._replace(priority=priority), metrics | {"updates": ready * jnp.float32(c.updates)}
+
+    def _study(
+        self, memory: Replay, key: Array, clock: Clock, learner: Learner, priority: Array
+    ) -> tuple[Learner, Array, Metrics]:
+        """The gradient steps of one iteration."""
+        keys = jax.random.split(key, self.config.updates)
+        step = partial(self._step, memory, clock)
+        (learner, priority), metrics = jax.lax.scan(step, (learner, priority), keys)
+        return learner, priority, jax.tree.map(jnp.mean, metrics)
+
+    def _step(
+        self, memory: Replay, clock: Clock, state: tuple[Learner, Array], key: Array
+    ) -> tuple[tuple[Learner, Array], Metrics]:
+        learner, priority = state
+        c = self.config
+        key_draw, key = jax.random.split(key)
+        memory = memory._replace(priority=priority)
+        beta = c.importance + (1 - c.importance) * jnp.minimum(clock.progress, 1.0)
+        count = c.batch // jax.lax.axis_size(AXIS)
+        drawn = memory.draw(key_draw, count, c.length, self.sees_rivals, beta)
+        drawn = drawn._replace(importance=drawn.importance * (drawn.largest / largest(drawn.largest)))
+        learner, metrics, surprise = self.improve(learner, self.batch(drawn), key, clock)
+        return (learner, memory.rank(drawn, surprise**c.priority).priority), metrics
+
+    def batch(self, drawn: Drawn) -> Batch:
+        """Windows with all that is learnt from."""
+        c, window = self.config, drawn.window
+        if self.sees_state and self.spec.joined:
+            state = window.view.obs.reshape(*window.view.first.shape, -1)
+            window = window._replace(view=window.view._replace(state=state))
+        reward, discount = pool(window.reward, window.discount, c.reward)
+        opened = jnp.cumsum(window.view.first[:-1], axis=0) > 0
+        warm = opened | (jnp.arange(c.length) >= (c.burn_in if self.recurrent else 0))[:, None]
+        last = self.led(window.view, window.action, as_input(drawn.before, self.spec))
+        return Batch(
+            window,
+            Scene(self.seen(window.view), last),
+            reward,
+            discount,
+            shares(stakes(window, c.reward) * warm[..., None]),
+            shares(window.weight * warm[..., None]),
+            drawn.importance,
+            drawn.rivals_after,
+        )
+
+    def targets(self, batch: Batch, values: Array) -> Array:
+        """`[T,B,…]` what is regressed to, from values `[T+1,B,N or 1]` of the instants."""
+        c, rows = self.config, values.shape[-1]  # one row: the pooled reward is the same for all agents
+        reward, discount = batch.reward[..., :rows], batch.discount[..., :rows]
+        if self.spec.leaves:
+            reward, discount = settle(reward, discount, values, left(batch.window.view, c.reward))
+        parts = reward, discount, values, batch.window.valid, c.gamma
+        if c.lam:
+            return advantages(*parts, c.lam) + values[:-1]
+        return n_step(*parts, c.n_step)
+
+    def improve(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics, Array]:
+        """One gradient step, its metrics, and how wrong `[B]` the learner was about each window."""
+        raise NotImplementedError
+
+    def descended(
+        self, learner: Learner, parts: tuple[str, ...], grads: dict[str, Any], clock: Clock
+    ) -> tuple[Learner, Metrics]:
+        """The learner after a step of these parts."""
+        rates = {part: annealed(self.rate(part), self.config.anneal, clock.progress) for part in parts}
+        params, opt, norms = descend(self.tx, learner.params, learner.opt, grads, rates)
+        return learner._replace(params=params, opt=opt), norms
+
+    def followed(self, learner: Learner) -> Learner:
+        """The learner with its step counted and its target networks moved, if it is their turn."""
+        c = self.config
+        updates = learner.updates + 1
+        tau = jnp.where(updates % c.target_every == 0, c.tau, 0.0)
+        target = follow(learner.target, self.follows(learner.params), tau)
+        return learner._replace(target=target, updates=updates)
+
+
+def _wait(study: Any, learner: Learner, priority: Array) -> tuple[Learner, Array, Metrics]:
+    """Too early to learn: nothing changes."""
+    return learner, priority, zeros(study, learner, priority)
+
+
+def zeros(step: Any, *args: Any) -> Metrics:
+    """In place of the metrics that `step` would give, the last of its results."""
+    *_, metrics = jax.eval_shape(step, *args)
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), metrics)
+
+
+def gradients(losses: Any, params: dict[str, Any], *rest: Any) -> tuple[dict[str, Any], Metrics, Array]:
+    """Of a loss that is each device's share: `(loss, (metrics, surprise))` of `params` and the rest."""
+    grads, (metrics, surprise) = jax.grad(losses, has_aux=True)(params, *rest)
+    grads, metrics = total((grads, metrics))
+    return grads, metrics, surprise
+
+
+def surprise(error: Array, weight: Array) -> Array:
+    """`[B]` mean absolute error of each window, from `[T,B,N or 1]`."""
+    return (jnp.abs(error) * (weight > 0)).sum((0, 2)) / jnp.maximum((weight > 0).sum((0, 2)), 1)

@@ -1,0 +1,347 @@
+"""The policy family: on-policy actors, each with a critic that regresses to λ-returns of the window just played.
+
+A member says what its critic sees, what it regresses to, and how its actor descends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..errors import ShoalError
+from ..learning.memory import Rollout
+from ..learning.normalise import Scale
+from ..learning.optim import adam, annealed, descend
+from ..learning.reduce import moments, shares, total
+from ..learning.returns import advantages, left, pool, settle, stakes
+from ..nets.heads import policy_head
+from ..nets.inputs import ID, OBS, STATE, Scene, See, as_input, look
+from ..nets.layers import Dense, Rng
+from ..nets.mlp import Parts
+from ..types import Clock, Decision, Fit, Share, Spec, View, Window
+from .base import Metrics, divisor, fraction, not_negative, positive
+from .networked import Carry, NetConfig, Networked
+
+
+@dataclass(frozen=True)
+class PolicyConfig(NetConfig):
+    """Settings every member of the family has."""
+
+    critic_lr: float = 0.0
+    """Learning rate of the critic; 0 takes the actor's."""
+    lam: float = 0.95
+    """λ: 0 trusts the critic's next value alone, 1 the rewards of the whole window."""
+    entropy: float = 0.01
+    """Weight of the entropy bonus."""
+    epochs: int = 1
+    """Passes over each window."""
+    minibatches: int = 1
+    """Gradient steps per pass; games are split when recurrent, (game, step) rows otherwise."""
+    normalise_advantage: bool = True
+    """Give the window's advantages zero mean and unit variance (dividing by their deviation + 1e-8)."""
+    normalise_value: bool = True
+    """Let the critic predict returns in units of their running mean and deviation, which is taken for 0.01 at least."""
+    share_torso: bool = False
+    """Let the critic read the actor's last hidden layer instead of a torso of its own."""
+    squash: bool = False
+    """Continuous actions: squash the Gaussian by tanh into the bounds instead of clipping it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(self, "epochs", "minibatches")
+        not_negative(self, "critic_lr")
+        fraction(self, "lam")
+
+
+class Actor(eqx.Module):
+    torso: Any
+    head: Any
+
+    def __call__(self, parts: Parts, carry: Array, first: Array, legal: Array) -> tuple[Any, Array, Array]:
+        features, carry = self.torso(parts, carry, first)
+        return self.head(features, legal), features, carry
+
+
+class Critic(eqx.Module):
+    torso: Any
+    out: Dense
+
+    def __call__(self, parts: Parts, carry: Array, first: Array) -> tuple[Array, Array]:
+        features, carry = self.torso(parts, carry, first)
+        return self.out(features), carry
+
+
+class Passed(eqx.Module):
+    """The torso of a critic that reads the actor's features: hands its one part on."""
+
+    def carry(self, games: int, rows: int) -> Array:
+        return jnp.zeros((games, rows, 0))
+
+    def __call__(self, parts: Parts, carry: Array, first: Array) -> tuple[Array, Array]:
+        return parts[0], carry
+
+
+class Record(NamedTuple):
+    """What is kept of a decision."""
+
+    raw: Array  # the draw behind the action
+    log_prob: Array  # [B,N]
+
+
+class Learner(NamedTuple):
+    params: dict[str, Any]  # actor, critic
+    target: Any  # a critic that follows, where the member keeps one
+    opt: dict[str, Any]
+    scale: Scale
+
+
+class Batch(NamedTuple):
+    """Rows to learn from, `[T,B,…]`; when nothing is recurrent time is folded into B."""
+
+    scene: Scene
+    record: Record
+    weight: Array  # [T,B,N] the actor's; adds up to 1 over all devices once it comes to a gradient step
+    critic_weight: Array  # [T,B,N] likewise the critic's: with a pooled reward, a team earns on when an agent is dead
+    target: Array  # [T,B,N] for the critic
+    value: Array  # [T,B,N] the critic's output before any update, in its own unit then
+    advantage: Array  # [T,B,N]
+    actor_carry: Array  # [1,B,N,H]
+    critic_carry: Array  # [1,B,N or 1,H]
+
+
+class Policy(Networked):
+    """The family. Members override `critic_sees`, `regress` and `losses`."""
+
+    critic_sees: ClassVar[tuple[See, ...]] = (OBS, ID)
+    epochs: ClassVar[tuple[str, ...]] = ("epochs",)  # settings that count passes over a window
+    minibatches: ClassVar[tuple[str, ...]] = ("minibatches",)  # and those that split a pass
+
+    def __init__(self, config: PolicyConfig, spec: Spec):
+        super().__init__(config, spec)
+        own, central = config.reward == "own", STATE in self.critic_sees
+        needed = self.alike and own and central  # one state, but a value for each, whatever the actor is shown
+        own_value = needed or (self.told_apart and (own or OBS in self.critic_sees))  # else one for the team
+        self.sees["critic"] = tuple(see for see in self.critic_sees if see is not ID or own_value)
+        if config.share_torso and self.sees["critic"] != self.sees["actor"]:
+            raise ShoalError(f"{self.name}'s critic sees other inputs than its actor: share_torso must be off")
+        self.critic_rows = 1 if self.sees["critic"] == (STATE,) and max(self.owner) == 0 else spec.n
+        self.tx = adam(config.max_grad_norm)
+
+    @classmethod
+    def _rows(cls, config: PolicyConfig, share: Share) -> tuple[int, str]:
+        """What minibatches split, and what that is."""
+        if config.torso != "mlp":
+            return share.games, "games"
+        return share.games * share.window, "rows (games x window)"
+
+    @classmethod
+    def suited(cls, config: PolicyConfig, share: Share) -> list[Fit]:
+        rows, what = cls._rows(config, share)
+        counts = {option: getattr(config, option) for option in cls.minibatches}
+        to = f"{rows:,} {what} on each device"
+        return [Fit(name, divisor(rows, count), to) for name, count in counts.items() if count > 0 and rows % count]
+
+    def check(self, share: Share) -> None:
+        rows, what = self._rows(self.config, share)
+        for option in self.minibatches:
+            count = getattr(self.config, option)
+            if count < 1 or rows % count:
+                raise ShoalError(
+                    f"{rows} {what} on each device cannot be split into {count} equal minibatches:"
+                    f" change {option}, games or window"
+                )
+
+    def protocol(self, share: Share) -> dict[str, Any]:
+        return {
+            "reward": self.config.reward,
+            "updates_per_step": sum(getattr(self.config, name) for name in self.epochs),
+        }
+
+    # -- nets ---------------------------------------------------------------------------------------------------
+
+    def init(self, rng: Rng) -> Learner:
+        c = self.config
+        actor = Actor(self.torso(rng, "actor"), policy_head(rng, self.owner, c.hidden, self.spec, c.squash))
+        params = {"actor": actor, "critic": self.init_critic(rng)}
+        opt = {part: self.tx.init(net) for part, net in params.items()}
+        scale = Scale(jnp.zeros(()), jnp.ones(()), jnp.zeros(()))
+        return Learner(params, self.init_target(params["critic"]), opt, scale)
+
+    def init_critic(self, rng: Rng) -> Any:
+        torso = Passed() if self.config.share_torso else self.torso(rng, "critic")
+        return Critic(torso, Dense(rng, self.owner, self.config.hidden, 1, gain=1.0))
+
+    def init_target(self, critic: Any) -> Any:
+        return None
+
+    # -- acting -------------------------------------------------------------------------------------------------
+
+    def carry(self, learner: Learner, games: int) -> Carry:
+        return self.opening(learner.params["actor"].torso, games)
+
+    def act(self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool) -> Decision:
+        dist, _, hidden = self.policy(learner.params["actor"], self.scene(view, carry), carry.hidden, clock)
+        raw = dist.mode() if greedy else dist.sample(key)
+        log_prob, action = dist.log_prob(raw)[0], dist.action(raw)[0]
+        return Decision(action, self.carried(hidden, action, carry), Record(raw[0], log_prob))
+
+    def policy(self, actor: Actor, scene: Scene, carry: Array, clock: Clock) -> tuple[Any, Array, Array]:
+        """The acting policy at every instant of a scene, its torso's features, its carry after them."""
+        return actor(look(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal)
+
+    # -- learning -----------------------------------------------------------------------------------------------
+
+    def memory(self, learner: Learner, share: Share) -> Rollout:
+        return Rollout(learner.params["critic"].torso.carry(share.games, self.critic_rows))
+
+    def remember(self, memory: Rollout, window: Window) -> Rollout:
+        return memory._replace(window=window)
+
+    def learn(self, learner: Learner, memory: Rollout, key: Array, clock: Clock) -> tuple[Learner, Rollout, Metrics]:
+        key_regress, key_study, key_rows = jax.random.split(key, 3)
+        learner, batch, carry = self.prepare(learner, memory, key_regress, clock)
+        if not self.recurrent:
+            batch = _fold_time(batch)
+        learner = self.study(learner, batch, key_study, clock)
+        both = ("actor", "critic")
+        learner, metrics = self.passes(
+            self.losses, both, learner, batch, key_rows, clock, self.config.epochs, self.config.minibatches
+        )
+        return learner, Rollout(carry), metrics
+
+    def study(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> Learner:
+        """What the critic learns from the window before the actor does."""
+        return learner
+
+    def passes(
+        self,
+        losses: Callable,
+        parts: tuple[str, ...],
+        learner: Learner,
+        batch: Batch,
+        key: Array,
+        clock: Clock,
+        epochs: int,
+        minibatches: int,
+    ) -> tuple[Learner, Metrics]:
+        """Gradient steps of some parts of the learner, over shuffled minibatches; metrics are their means."""
+        rows = _minibatches(key, batch.weight.shape[1], epochs, minibatches)
+        learner, metrics = jax.lax.scan(partial(self._update, losses, parts, batch, clock), learner, rows)
+        return learner, jax.tree.map(jnp.mean, metrics)
+
+    def prepare(self, learner: Learner, memory: Rollout, key: Array, clock: Clock) -> tuple[Learner, Batch, Array]:
+        """Targets and advantages of the whole window, before any update."""
+        window, c = memory.window, self.config
+        reward, discount = pool(window.reward, window.discount, c.reward)
+        scene, end = self._scenes(window)
+        values, carry = self.regress(learner, scene, end, memory, key, clock)
+        if self.spec.leaves:
+            reward, discount = settle(reward, discount, values, left(window.view, c.reward))
+        adv = advantages(reward, discount, values, window.valid, c.gamma, c.lam)
+        target, value, weight = adv + values[:-1], self.unit(learner, values[:-1]), window.weight
+        critic_weight = stakes(window, c.reward)
+        if c.normalise_value:
+            learner = learner._replace(scale=learner.scale.update(target, shares(critic_weight)))
+        if c.normalise_advantage:
+            mean, variance = moments(adv, shares(weight))
+            adv = (adv - mean) / (jnp.sqrt(variance) + 1e-8)
+        carries = window.carry.hidden[None], memory.carry[None]
+        return learner, Batch(scene, window.record, weight, critic_weight, target, value, adv, *carries), carry
+
+    def _scenes(self, window: Window) -> tuple[Scene, Scene]:
+        """Instants 0…T-1 with their actions, and instant T alone."""
+        last = self.led(window.view, window.action, window.carry.last[None])
+        whole = Scene(self.seen(window.view), last)
+        scene, acting = jax.tree.map(lambda x: x[:-1], (whole, window.view))
+        scene = scene._replace(action=self.acted(as_input(window.action, self.spec), acting))
+        return scene, jax.tree.map(lambda x: x[-1:], whole)
+
+    def regress(
+        self, learner: Learner, scene: Scene, end: Scene, memory: Rollout, key: Array, clock: Clock
+    ) -> tuple[Array, Array]:
+        """Values `[T+1,B,N]` that returns bootstrap from, and the critic's carry at instant T."""
+        actor, critic = learner.params["actor"], learner.params["critic"]
+        _, features, hidden = self.policy(actor, scene, memory.window.carry.hidden, clock)
+        before, carry = self.critic(critic, scene, memory.carry, features)
+        _, features, _ = self.policy(actor, end, hidden, clock)
+        last, _ = self.critic(critic, end, carry, features)
+        values = jnp.concatenate([before, last])[..., 0]
+        if self.config.normalise_value:
+            values = learner.scale.up(values)
+        return jnp.broadcast_to(values, memory.window.view.reward.shape), carry
+
+    def critic(self, critic: Any, scene: Scene, carry: Array, features: Array | None = None) -> tuple[Array, Array]:
+        """The critic's outputs at every instant of a scene, `[T,B,N or 1,…]`; `features` are the actor's."""
+        if self.config.share_torso and features is not None:
+            return critic((features,), carry, scene.view.first)
+        return critic(look(self.sees["critic"], scene, self.spec), carry, scene.view.first)
+
+    def _update(
+        self, losses: Callable, parts: tuple[str, ...], batch: Batch, clock: Clock, learner: Learner, rows: Array
+    ) -> tuple[Learner, Metrics]:
+        """One gradient step on some rows."""
+        c = self.config
+        if len(rows) < batch.weight.shape[1]:
+            batch = jax.tree.map(lambda x: x.at[:, rows].get(mode="promise_in_bounds"), batch)
+        batch = batch._replace(weight=shares(batch.weight), critic_weight=shares(batch.critic_weight))
+        grads, metrics = total(jax.grad(losses, has_aux=True)(learner.params, learner, batch, clock))
+        rates = {"actor": c.lr, "critic": c.critic_lr or c.lr}
+        rates = {part: annealed(rate, c.anneal, clock.progress) for part, rate in rates.items() if part in parts}
+        params, opt, norms = descend(self.tx, learner.params, learner.opt, grads, rates)
+        learner = learner._replace(params=params, opt=opt)
+        return self.updated(learner), metrics | norms
+
+    def updated(self, learner: Learner) -> Learner:
+        """What follows a gradient step."""
+        return learner
+
+    def losses(self, params: dict, learner: Learner, batch: Batch, clock: Clock) -> tuple[Array, Metrics]:
+        """The member's losses, each device's share, summed."""
+        dist, features, _ = self.policy(params["actor"], batch.scene, batch.actor_carry[0], clock)
+        values, _ = self.critic(params["critic"], batch.scene, batch.critic_carry[0], features)
+        actor, metrics = self.actor_loss(dist, batch)
+        entropy = (dist.entropy() * batch.weight).sum()
+        critic = self.critic_loss(values[..., 0], learner, batch)
+        metrics |= {"actor_loss": actor, "critic_loss": critic, "entropy": entropy}
+        return actor - self.config.entropy * entropy + critic, metrics
+
+    def actor_loss(self, dist: Any, batch: Batch) -> tuple[Array, Metrics]:
+        """−log π · A."""
+        return -(dist.log_prob(batch.record.raw) * batch.advantage * batch.weight).sum(), {}
+
+    def critic_loss(self, value: Array, learner: Learner, batch: Batch) -> Array:
+        """Squared error of the values, in the critic's own unit."""
+        return (0.5 * (value - self.unit(learner, batch.target)) ** 2 * batch.critic_weight).sum()
+
+    def unit(self, learner: Learner, value: Array) -> Array:
+        """A return in the unit the critic predicts."""
+        return learner.scale.down(value) if self.config.normalise_value else value
+
+
+def _fold_time(batch: Batch) -> Batch:
+    """`[T,B,…]` -> `[1,T·B,…]`: nothing is recurrent, so every step is a row of its own. Carries are empty."""
+    count = batch.weight.shape[0] * batch.weight.shape[1]
+    folded = jax.tree.map(
+        lambda x: x.reshape(1, count, *x.shape[2:]), batch._replace(actor_carry=None, critic_carry=None)
+    )
+    empty = {k: jnp.zeros((1, count, *getattr(batch, k).shape[2:])) for k in ("actor_carry", "critic_carry")}
+    return folded._replace(**empty)
+
+
+def _minibatches(key: Array, rows: int, epochs: int, minibatches: int) -> Array:
+    """Row numbers `[epochs·minibatches, rows/minibatches]`: each epoch is a shuffle of all rows.
+
+    One sort of plain integers per epoch, each a row number below random bits; `jax.random.permutation` sorts pairs,
+    several times. Rows that draw the same bits keep their order, which matters only at a minibatch's edge.
+    """
+    low = jnp.uint32((1 << max(rows - 1, 1).bit_length()) - 1)
+    tickets = jax.random.bits(key, (epochs, rows)) & ~low | jnp.arange(rows, dtype=jnp.uint32)
+    order = jnp.sort(tickets, axis=-1) & low
+    return order.astype(jnp.int32).reshape(epochs * minibatches, rows // minibatches)

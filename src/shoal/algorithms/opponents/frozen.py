@@ -1,0 +1,146 @@
+"""A finished run's policy, as an opponent that learns no more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jax import Array
+
+from ...errors import ShoalError, nearest
+from ...nets.layers import Blank, Rng, outline
+from ...types import Clock, Decision, Share, Spec, View
+from ..base import Algorithm
+from .random import Fixed
+
+if TYPE_CHECKING:
+    from ...config.config import Config
+
+
+@dataclass(frozen=True)
+class FrozenConfig:
+    """Whose policy it is."""
+
+    run: str = ""
+    """Folder of the finished run, of its best policy or of a checkpoint."""
+    team: str = ""
+    """Team of that run to take; empty takes the one of the same name, or the only one."""
+    greedy: bool = True
+    """Always play the most likely actions; without it always sampled ones, in evaluations too."""
+
+
+class Frozen(Fixed):
+    """Plays one team's policy of a finished run, as it was when that run ended.
+
+    Its weights are saved with every run it plays in, and what they belong to in that run's config (`origin`): so such
+    a run is played again without the folder the policy came from.
+    """
+
+    name = "frozen"
+    Config = FrozenConfig
+
+    def join(self, team: str, everybody: dict[str, Algorithm], games: int, origin: Any) -> None:
+        from ...config.config import Config
+        from ...config.fields import entry
+        from ...run.trainer import clock
+
+        run = self.config.run
+        if not run:
+            raise ShoalError(f"frozen needs the folder of a finished run: write frozen:runs/my-run for team {team!r}")
+        config, learners, steps = _loaded(run, origin)
+        if origin:
+            config, steps = Config.of_policy(entry(origin, "config", dict)), entry(origin, "steps", int)
+        taken = _pick(config, self.config.team, team, run)
+        self.player = config.algorithms[taken]
+        self.clock = clock(config, steps)
+        if learners is not None and taken not in learners:
+            raise ShoalError(f"{run} has no policy of team {taken!r}: it was saved without it")
+        self.weights = None if learners is None else self.player.acting(learners[taken])
+        self._origin = {"steps": steps, "config": config.to_json()}
+        wrong = unlike(self.spec, self.player.spec)
+        if wrong:
+            raise ShoalError(
+                f"{run} cannot play for team {team!r}: its team {taken!r}, trained on {config.env}, {wrong}"
+            )
+
+    @property
+    def sees_mates(self) -> bool:
+        return self.player.sees_mates
+
+    def origin(self) -> dict[str, Any]:
+        return self._origin
+
+    def init(self, rng: Rng) -> Any:
+        """The weights; only their shapes where the run has gone, for those saved elsewhere to be read into."""
+        if self.weights is not None:
+            return self.weights
+        if isinstance(rng, Blank):
+            return self.player.acting(self.player.init(rng))
+        return self.player.acting(outline(self.player.init))
+
+    def carry(self, learner: Any, games: int) -> Any:
+        return self.player.carry(learner, games)
+
+    def act(self, learner: Any, key: Array, view: View, carry: Any, clock: Clock, greedy: bool) -> Decision:
+        decision = self.player.act(learner, key, view, carry, self.clock, self.config.greedy)
+        return decision._replace(record=())
+
+    def acting(self, learner: Any) -> Any:
+        return self.player.acting(learner)
+
+    def memory(self, learner: Any, share: Share) -> tuple:
+        if self.weights is None:
+            raise ShoalError(
+                f"{self.config.run} has gone or changed since it was frozen: put it back, or freeze another"
+            )
+        return ()
+
+
+def _loaded(run: str, origin: Any) -> tuple[Any, Any, int]:
+    """What the run's folder holds; no learners if it no longer holds what `origin` tells of."""
+    from ...store import policy_store
+
+    try:
+        config, learners, steps, _ = policy_store.load(Path(run))
+    except ShoalError:
+        if origin:
+            return None, None, 0
+        raise
+    except RecursionError:
+        raise ShoalError(f"{run} is frozen as an opponent of itself: freeze another") from None
+    same = not origin or json.dumps(origin) == json.dumps({"steps": steps, "config": config.to_json()})
+    return config, learners if same else None, steps
+
+
+def _pick(config: Config, wanted: str, team: str, run: str) -> str:
+    """Which of the run's teams to take."""
+    there = list(config.algorithms)
+    taken = wanted or (there[0] if len(there) == 1 else team)
+    if taken not in there:
+        hint = nearest(taken, there) if wanted else ""
+        raise ShoalError(f"{run} has no team {taken!r}{hint}: set team to one of {', '.join(there)}")
+    return taken
+
+
+FACTS: tuple[tuple[str, Callable[[Spec], Any]], ...] = (  # what a policy is bound to
+    ("has {} agents", lambda spec: spec.n),
+    ("observes {} numbers", lambda spec: _sizes(spec.obs_sizes, spec.obs, spec)),
+    ("observes images of {}", lambda spec: spec.pixels),
+    ("has actions {}", lambda spec: spec.action),
+    ("has {} actions", lambda spec: _sizes(spec.action_sizes, spec.action.size, spec)),
+)
+
+
+def unlike(spec: Spec, other: Spec) -> str:
+    """What of `other` keeps its policy from playing for `spec`, in words; empty if nothing does."""
+    wrong = ((words, fact(other), fact(spec)) for words, fact in FACTS if fact(other) != fact(spec))
+    return next((f"{words.format(theirs)}, not {mine}" for words, theirs, mine in wrong), "")
+
+
+def _sizes(each: tuple[int, ...], common: int, spec: Spec) -> Any:
+    """One number where all agents are alike, else one for each."""
+    sizes = each or (common,) * spec.n
+    return sizes if len(set(sizes)) > 1 else sizes[0]

@@ -1,0 +1,264 @@
+"""Self-play: an opponent made of another team's past selves.
+
+Playing snapshots instead of the newest self alone: Bansal et al., "Emergent Complexity via Multi-Agent Competition"
+(2018). Preferring those that still win: prioritised fictitious self-play, Vinyals et al. (2019).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ...errors import ShoalError, nearest
+from ...learning.reduce import AXIS, total
+from ...nets.layers import Rng
+from ...types import Clock, Decision, Fit, Results, Share, View
+from ..base import Algorithm, Metrics, at_most, divisor, positive
+from .frozen import unlike
+from .random import Fixed
+
+SCALE = math.log(10) / 400  # of Elo: 400 points are odds of 10 to 1
+PER_GAME, AT_ONCE = 16.0, 128.0  # Elo points at stake in one game, and in all games of one iteration together
+RECENT = 1000.0  # games that a snapshot's record remembers
+
+
+@dataclass(frozen=True)
+class PastConfig:
+    """Settings of a pool of past selves."""
+
+    rule: Literal["latest", "uniform", "prioritised"] = "uniform"
+    """Who is drawn: the newest snapshot, any alike, or each in proportion to how often it beats the current self."""
+    of: str = ""
+    """Team whose past selves play; empty takes the only other one."""
+    pool: int = 20
+    """Snapshots kept; a new one then takes the oldest one's place."""
+    every: int = 10
+    """Iterations between two snapshots."""
+    period: int = 10
+    """Iterations after which opponents are drawn anew; episodes longer than that are never rated."""
+    groups: int = 4
+    """Opponents at a time: each device's games are split evenly between so many."""
+
+    def __post_init__(self) -> None:
+        positive(self, "pool", "every", "period", "groups")
+        at_most(self, 1000, "pool", "groups")
+
+
+class Pool(NamedTuple):
+    """The learner: K snapshots, what is known of them, and the G that play. The same on all devices."""
+
+    selves: Any  # [K,…] what acting needs of the followed learner, as it was
+    taken: Array  # [] int32 snapshots so far, the untrained self with which it begins included
+    record: Array  # [K,3] wins, draws and losses of the current self against each, about the last RECENT
+    rating: Array  # [K] Elo of each
+    current: Array  # [] Elo of the current self
+    win_rate: Array  # [] of the current self, when last seen
+    slot: Array  # [G] int32 who plays in each group; K once another has taken its place in the pool
+    playing: Any  # [G,…] the same, ready to act
+    whole: Array  # [games] bool: the episode under way has seen one opponent only; of all devices
+    key: Array  # [2] uint32
+    iterations: Array  # [] int32
+
+
+class Past(Fixed):
+    """Plays past selves of another team, and rates both. It learns nothing itself."""
+
+    name = "past"
+    Config = PastConfig
+
+    def join(self, team: str, everybody: dict[str, Algorithm], games: int, origin: Any) -> None:
+        others = [other for other in everybody if other != team]
+        of = self.config.of or (others[0] if len(others) == 1 else "")
+        if of not in others:
+            told = f"there is no other team {of!r}{nearest(of, others)}" if of else f"{len(others)} other teams play"
+            raise ShoalError(f"past cannot tell whose past selves to play for {team!r}, as {told}: set of")
+        self.team, self.of, self.games, self.player = team, of, games, everybody[of]
+        if isinstance(self.player, Fixed):
+            raise ShoalError(f"past plays past selves of a team that learns, but {of!r} plays {self.player.name}")
+        wrong = unlike(self.spec, self.player.spec)
+        if wrong:
+            raise ShoalError(f"past selves of team {of!r} cannot play for {team!r}: {of!r} {wrong}")
+
+    @property
+    def sees_mates(self) -> bool:
+        return self.player.sees_mates
+
+    @classmethod
+    def suited(cls, config: PastConfig, share: Share) -> list[Fit]:
+        groups = divisor(share.games, config.groups)
+        return [Fit("groups", groups, f"{share.games} games on each device")] if groups != config.groups else []
+
+    def check(self, share: Share) -> None:
+        if share.games % self.config.groups:
+            raise ShoalError(
+                f"{share.games} games on each device cannot be split evenly between {self.config.groups} past selves:"
+                " change groups or games"
+            )
+
+    def init(self, rng: Rng) -> Pool:
+        c = self.config
+        untrained = self.player.acting(self.player.init(rng))
+        return Pool(
+            selves=_repeated(untrained, c.pool),
+            taken=jnp.int32(1),
+            record=jnp.zeros((c.pool, 3)),
+            rating=jnp.zeros(c.pool),
+            current=jnp.zeros(()),
+            win_rate=jnp.float32(0.5),
+            slot=jnp.zeros(c.groups, jnp.int32),
+            playing=_repeated(untrained, c.groups),
+            whole=jnp.ones(self.games, bool),
+            key=jax.random.key_data(jax.random.key(rng.integers(2**32))),
+            iterations=jnp.int32(0),
+        )
+
+    def acting(self, learner: Pool) -> Pool:
+        return learner._replace(**dict.fromkeys(learner._fields) | {"playing": learner.playing})
+
+    # -- acting -------------------------------------------------------------------------------------------------
+
+    def carry(self, learner: Pool, games: int) -> Any:
+        return self.player.carry(jax.tree.map(lambda x: x[0], learner.playing), games)
+
+    def act(self, learner: Pool, key: Array, view: View, carry: Any, clock: Clock, greedy: bool) -> Decision:
+        """Each group of games with its own snapshot; where games do not split evenly, the last one fills up."""
+        games, groups = len(view.first), self.config.groups
+        views, carries = jax.tree.map(partial(_split, groups), (view, carry))
+        decide = jax.vmap(partial(self._decide, clock, greedy))
+        together = decide(learner.playing, jax.random.split(key, groups), views, carries)
+        action, carry = jax.tree.map(lambda x: x.reshape(-1 if x.size else games, *x.shape[2:])[:games], together)
+        return Decision(action, carry, ())
+
+    def _decide(self, clock: Clock, greedy: bool, learner: Any, key: Array, view: View, carry: Any) -> tuple:
+        decision = self.player.act(learner, key, view, carry, clock, greedy)
+        return decision.action, decision.carry
+
+    # -- between iterations -------------------------------------------------------------------------------------
+
+    def meet(self, learner: Pool, learners: dict[str, Any], results: Results) -> tuple[Pool, Metrics]:
+        """Rate who played, keep a snapshot and draw opponents where it is time to."""
+        c, now = self.config, learner.iterations + 1
+        learner, rated = self._rated(learner, results)
+        learner = self._kept(learner, self.player.acting(learners[self.of]), now % c.every == 0)
+        learner = self._drawn(learner, results.ended[-1], now % c.period == 0)
+        filled = _filled(learner)
+        metrics = {
+            "elo": learner.current,
+            "win_rate": learner.win_rate,
+            "rated_games": rated,
+            "pool": filled.sum(dtype=jnp.float32),
+            "pool_elo": (learner.rating * filled).sum() / filled.sum(),
+            "pool_elo_best": jnp.where(filled, learner.rating, -jnp.inf).max(),
+        }
+        return learner._replace(iterations=now), metrics
+
+    def keep(self, learner: Pool, carry: Any) -> Any:
+        """Opponents just drawn know nothing of the episodes they come into: what was kept is another net's."""
+        due = learner.iterations % self.config.period == 0
+        fresh = self.carry(learner, len(jax.tree.leaves(carry)[0])) if jax.tree.leaves(carry) else carry
+        return jax.tree.map(lambda new, old: jnp.where(due, new, old), fresh, carry)
+
+    def _rated(self, learner: Pool, results: Results) -> tuple[Pool, Array]:
+        """With the results of all episodes that were played against one opponent from their beginning."""
+        ended = results.ended
+        games = ended.shape[1]
+        whole = jax.lax.dynamic_slice(learner.whole, [jax.lax.axis_index(AXIS) * games], [games])
+        counted = ended & (whole | (jnp.cumsum(ended, 0) > ended))  # [T,B] also if it began within this window
+        margin = results.returns[self.of] - results.returns[self.team]
+        outcome = jnp.stack([margin > 0, margin == 0, margin < 0], -1) & counted[..., None]  # [T,B,3]
+        who = learner.slot[jnp.arange(games) // -(-games // self.config.groups)]  # [B]
+        fresh = jnp.zeros_like(learner.record).at[who].add(outcome.sum(0, dtype=jnp.float32), mode="drop")
+        fresh = total(fresh)
+        record = learner.record + fresh
+        record = record * RECENT / jnp.maximum(record.sum(1, keepdims=True), RECENT)
+        count, score = fresh.sum(1), fresh @ jnp.array([1.0, 0.5, 0.0])
+        current, rating = elo(learner.current, learner.rating, count, score)
+        rated = count.sum()
+        rate = jnp.where(rated > 0, score.sum() / jnp.maximum(rated, 1), learner.win_rate)
+        whole = jax.lax.all_gather(whole | ended.any(0), AXIS, tiled=True)
+        return learner._replace(record=record, rating=rating, current=current, win_rate=rate, whole=whole), rated
+
+    def _kept(self, learner: Pool, now: Any, due: Array) -> Pool:
+        """With a snapshot, if it is due, in the oldest one's place; who still plays that one is rated no more."""
+        place = learner.taken % self.config.pool
+        put = partial(_put, place, due)
+        return learner._replace(
+            selves=jax.tree.map(put, learner.selves, now),
+            taken=learner.taken + due,
+            record=put(learner.record, jnp.zeros(3)),
+            rating=put(learner.rating, learner.current),
+            slot=jnp.where(due & (learner.slot == place), self.config.pool, learner.slot),
+        )
+
+    def _drawn(self, learner: Pool, opening: Array, due: Array) -> Pool:
+        """With other opponents, if it is time; `opening [B]` where a game's next episode begins with them."""
+        key, key_draw = jax.random.split(jax.random.wrap_key_data(learner.key))
+        odds = jnp.log(RULES[self.config.rule](learner))
+        slot = jnp.where(due, jax.random.categorical(key_draw, odds, shape=learner.slot.shape), learner.slot)
+        seat = partial(jax.tree.map, lambda selves, _: selves[slot])
+        playing = jax.lax.cond(due, seat, lambda selves, playing: playing, learner.selves, learner.playing)
+        whole = jnp.where(due, jax.lax.all_gather(opening, AXIS, tiled=True), learner.whole)
+        return learner._replace(slot=slot, playing=playing, whole=whole, key=jax.random.key_data(key))
+
+
+def elo(current: Array, rating: Array, games: Array, score: Array) -> tuple[Array, Array]:
+    """Ratings after `games [K]` against each snapshot, in which the current self won `score [K]` (a draw is a half).
+
+    With e = 1 / (1 + 10^((rating − current) / 400)) the expected share, every snapshot gives Δ = g (score − e · games)
+    to the current self. g is PER_GAME, as for single games, but no more than AT_ONCE / all games: ratings cannot
+    overshoot however many games come at once, and what they add up to stays.
+    """
+    expected = jax.nn.sigmoid((current - rating) * SCALE)
+    stake = jnp.minimum(PER_GAME, AT_ONCE / jnp.maximum(games.sum(), 1.0))
+    change = stake * (score - expected * games)
+    return current + change.sum(), rating - change
+
+
+def _filled(pool: Pool) -> Array:
+    """`[K]` bool: places that hold a snapshot."""
+    return jnp.arange(len(pool.rating)) < pool.taken
+
+
+def _latest(pool: Pool) -> Array:
+    places = len(pool.rating)
+    return (jnp.arange(places) == (pool.taken - 1) % places).astype(jnp.float32)
+
+
+def _uniform(pool: Pool) -> Array:
+    return _filled(pool).astype(jnp.float32)
+
+
+def _prioritised(pool: Pool) -> Array:
+    """The share of games each wins from the current self, as if one of two more games had been won."""
+    won = pool.record @ jnp.array([0.0, 0.5, 1.0])
+    return _filled(pool) * (won + 1) / (pool.record.sum(1) + 2)
+
+
+RULES: dict[str, Callable[[Pool], Array]] = {  # a weight for each place
+    "latest": _latest,
+    "uniform": _uniform,
+    "prioritised": _prioritised,
+}
+
+
+def _put(place: Array, due: Array, places: Array, now: Array) -> Array:
+    """`places [K,…]` with `now` in its place, if it is due."""
+    return places.at[place].set(jnp.where(due, now, places[place]))
+
+
+def _repeated(tree: Any, times: int) -> Any:
+    return jax.tree.map(lambda x: jnp.repeat(jnp.asarray(x)[None], times, axis=0), tree)
+
+
+def _split(groups: int, x: Array) -> Array:
+    """`[B,…]` as `[groups,games,…]`."""
+    each = -(-len(x) // groups)
+    x = jnp.concatenate([x, jnp.repeat(x[-1:], groups * each - len(x), axis=0)])
+    return x.reshape(groups, each, *x.shape[1:])

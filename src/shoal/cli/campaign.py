@@ -1,0 +1,198 @@
+"""`shoal campaign` and `shoal report`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from ..algorithms import ALIASES
+from ..config.flags import flags, parse
+from ..config.trust import EVERYTHING, NOTHING, Trust, needed
+from ..devices import usable
+from ..errors import ShoalError
+from ..report.results import Run, Study, of_campaign, of_folders
+from ..store import folder as runs
+from ..sweep import campaign as planning
+from ..sweep import processes
+from ..sweep.campaign import Plan
+
+CAMPAIGN = "shoal campaign <algorithms> <envs> --out <folder>"
+TITLE = (
+    "Train every algorithm on every environment with every seed, and write a report: shoal campaign mappo,qmix"
+    " mpe/simple_spread,mpe/simple_speaker_listener --seeds 5 --steps 2e6 --out campaigns/first. All other options are"
+    " those of shoal train, and go to every run. The same command, or shoal campaign <folder>, goes on with a campaign"
+    " that was interrupted; shoal campaign <file>.toml reads one from a file. Environments of somebody's own, which a"
+    " folder or a file names, are only run with --trust"
+)
+REPORT_TITLE = (
+    "Tables, curves and a report of all runs in some folders, such as runs/, a campaign's folder or that of shoal train"
+    " --seeds: shoal report runs/ --algorithms 'mappo,ippo*' --envs 'mpe/*' --out reports/first"
+)
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """The campaign itself."""
+
+    seeds: str = "5"
+    """How many seeds, counted from 0, or which, as in 0,7,12."""
+    out: str = ""
+    """The campaign's folder."""
+    at_once: int = 0
+    """Runs side by side; 0 is one on each core."""
+
+    def __post_init__(self) -> None:
+        if self.at_once < 0:
+            raise ShoalError(f"at_once must not be negative, not {self.at_once}")
+
+
+def campaign(args: list[str], trust: Trust = NOTHING) -> int:
+    """Run what is not finished yet, then report; `trust` is for what files name."""
+    how, names, options = _own(args)
+    folder, plan = _planned(how, names, options, trust)
+    plan = planning.checked(plan)
+    planning.save(plan, folder)
+    jobs = plan.jobs(folder)
+    done = sum(processes.finished(job.path) for job in jobs)
+    print(f"campaign of {len(jobs)} runs in {folder}, {done} of them finished already", flush=True)
+    with runs.held(folder):
+        outcomes = processes.work(jobs, how.at_once or _side_by_side(plan))
+    if any(outcome.state == processes.STOPPED for outcome in outcomes.values()):
+        flag = max(needed(pair.config["env"], pair.config["options"]) for pair in plan.pairs)
+        print(f"stopped: `shoal campaign {folder}{flag}` goes on", flush=True)
+        return 130
+    return publish(of_campaign(folder, plan), folder)
+
+
+def _side_by_side(plan: Plan) -> int:
+    """As many runs as have a core for each of their devices."""
+    devices = max(pair.config["settings"]["devices"] for pair in plan.pairs)
+    return max(len(usable()) // max(devices, 1), 1)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the report is of, and where it goes. Patterns are separated by commas, with * for anything."""
+
+    out: str = ""
+    """Folder that it is written to; empty takes the one the runs are in."""
+    only: str = ""
+    """Patterns of the runs to take, by the name of their folder or the one above, of algorithm or environment."""
+    algorithms: str = ""
+    """Patterns of the algorithms to take."""
+    envs: str = ""
+    """Patterns of the environments to take."""
+
+    def wants(self, run: Run) -> bool:
+        """Whether it is to be reported."""
+        places = (run.path.name, run.path.absolute().parent.name)
+        chosen = _matches(self.algorithms, run.algorithm) and _matches(self.envs, run.env)
+        return chosen and _matches(self.only, *places, run.algorithm, run.env)
+
+
+def _matches(patterns: str, *names: str) -> bool:
+    """Whether any name is as any pattern says, or none is asked for."""
+    words = [ALIASES.get(word.strip(), word.strip()) for word in patterns.split(",")]
+    return not patterns or any(fnmatchcase(name, word) for name in names for word in words)
+
+
+def report(args: list[str]) -> int:
+    """The same report from any finished runs."""
+    folders, words = [], list(args)
+    while words and not words[0].startswith("-"):
+        folders.append(Path(words.pop(0)))
+    how = parse(Report, Report(), words, "shoal report <folder> …", REPORT_TITLE)
+    if not folders:
+        raise ShoalError("say which folders the runs are in: shoal report <folder> …")
+    for folder in folders:
+        if not folder.is_dir():
+            raise ShoalError(f"there is no folder {folder}: say a folder that runs are in")
+    if len(folders) > 1 and not how.out:
+        raise ShoalError("say where a report on several folders goes: --out <folder>")
+    return publish(of_folders(folders, how.wants), Path(how.out) if how.out else folders[0])
+
+
+def publish(study: Study, folder: Path) -> int:
+    """Write everything into the folder and show the table; 1 if a run has failed."""
+    from ..report import html as page
+    from ..report import tables
+
+    if len(study.failures) == len(study.runs):
+        _refuse(study)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tables.write(study, folder)
+        page.write(study, folder)
+    except OSError as error:
+        why = error.strerror or error
+        raise ShoalError(f"the report cannot be written to {folder} ({why}): choose another --out") from None
+    print(tables.markdown(study), end="")
+    print(f"report: {folder / page.REPORT}   tables: {folder / tables.TABLE}, {folder / tables.TEXT}")
+    return 1 if study.failures else 0
+
+
+def _refuse(study: Study) -> None:
+    """Say why there is nothing to report."""
+    for run in study.runs:
+        raise ShoalError(f"no run has finished: {run.algorithm} on {run.env}, seed {run.seed}: {run.failure}")
+    also = "".join(f"; {path} cannot be: {why}" for path, why in study.left[:1])
+    raise ShoalError(f"no run is left to report: let --only, --algorithms and --envs leave one over{also}")
+
+
+def _own(args: list[str]) -> tuple[Campaign, list[str], list[str]]:
+    """The campaign's own options, the names before all options, and the options of its runs."""
+    known = dict(flags(Campaign, Campaign()))
+    own, rest, words = [], [], list(args)
+    names = []
+    while words and not words[0].startswith("-"):
+        names.append(words.pop(0))
+    while words:
+        word = words.pop(0)
+        mine = word.partition("=")[0].replace("_", "-").lower() in known or (word in ("-h", "--help") and not rest)
+        (own if mine else rest).append(word)
+        if mine and "=" not in word and words and not words[0].startswith("--"):
+            own.append(words.pop(0))
+    return parse(Campaign, Campaign(), own, CAMPAIGN, TITLE), names, rest
+
+
+def _planned(how: Campaign, names: list[str], options: list[str], trust: Trust = NOTHING) -> tuple[Path, Plan]:
+    """Where the campaign is, and its runs: those asked for and those it has already."""
+    if len(names) > 2:
+        raise ShoalError(
+            f"{names[2]!r} is one word too many: several algorithms or environments are a list with commas"
+        )
+    if not names:
+        raise ShoalError(f"say what to train on what: {CAMPAIGN}, or shoal campaign <folder or .toml file>")
+    if len(names) == 1 and (Path(names[0]) / planning.FILE).exists():
+        if options or how != replace(Campaign(), at_once=how.at_once):
+            raise ShoalError(f"{names[0]} says all itself: shoal campaign {names[0]}, and nothing else but --at-once")
+        return Path(names[0]), planning.load(Path(names[0]), trust)
+    if len(names) == 1 and not names[0].endswith(".toml"):
+        raise ShoalError(f"{names[0]} is neither a campaign's folder nor a .toml file: say {CAMPAIGN}")
+    if len(names) == 1:
+        folder, plan = _from_file(how, Path(names[0]), options, trust)
+    else:
+        folder, plan = _from_words(how, names, options, trust)
+    if (folder / planning.FILE).exists():
+        return folder, plan.merged(planning.load(folder, trust, {pair.key for pair in plan.pairs}), folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ShoalError(f"{folder} exists already and is no campaign: choose another --out")
+    return folder, plan
+
+
+def _from_words(how: Campaign, names: list[str], options: list[str], trust: Trust) -> tuple[Path, Plan]:
+    if not how.out:
+        raise ShoalError("say where the campaign goes: --out campaigns/first")
+    algorithms, envs = map(planning.listed, names)
+    return Path(how.out), planning.made(algorithms, envs, planning.numbers(how.seeds), options, EVERYTHING, trust)
+
+
+def _from_file(how: Campaign, path: Path, options: list[str], trust: Trust) -> tuple[Path, Plan]:
+    """Options that are given beside the file come after its own, and so win."""
+    content = planning.read_toml(path)
+    out = how.out or content.get("out") or str(path.with_suffix(""))
+    seeds = content.get("seeds", how.seeds) if how.seeds == Campaign.seeds else how.seeds
+    words = [*content["options"], *options]
+    plan = planning.made(content["algorithms"], content["envs"], planning.numbers(seeds), words, trust, trust)
+    return Path(out), replace(plan, scales=content.get("scales", {}))

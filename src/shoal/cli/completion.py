@@ -1,0 +1,43 @@
+"""What makes a shell complete our words: `source <(shoal --completion bash)`, or zsh, or fish."""
+
+from __future__ import annotations
+
+from ..errors import ShoalError, nearest
+
+VERBS = ("train", "resume", "evaluate", "watch", "campaign", "report", "list", "info", "check-env")
+BASH = """\
+_shoal() {
+    local word="${COMP_WORDS[COMP_CWORD]}"
+    case "$word" in
+        -*) COMPREPLY=($(compgen -W "%(options)s" -- "$word")) ;;
+        *)
+            if [ "$COMP_CWORD" -eq 1 ]; then COMPREPLY=($(compgen -W "%(verbs)s" -- "$word"))
+            else COMPREPLY=($(compgen -W "%(names)s" -- "$word") $(compgen -f -- "$word")); fi ;;
+    esac
+}
+complete -o filenames -o nosort -F _shoal shoal
+"""
+ZSH = "autoload -Uz compinit bashcompinit\ncompinit\nbashcompinit\n" + BASH.replace(" -o nosort", "")
+FISH = """\
+complete -c shoal -n __fish_use_subcommand -f -a "%(verbs)s"
+complete -c shoal -n "not __fish_use_subcommand" -a "%(names)s"
+"""
+
+
+def script(shell: str) -> str:
+    """For that shell; the options are those of runs and of all algorithms."""
+    shells = {"bash": BASH, "zsh": ZSH, "fish": FISH}
+    if shell not in shells:
+        raise ShoalError(f"say for which shell: shell is {', '.join(shells)}, not {shell!r}{nearest(shell, shells)}")
+    from ..algorithms import ALGORITHMS, ALIASES
+    from ..config.flags import flags
+    from ..config.settings import Settings
+    from ..config.trust import FLAG
+    from ..envs import GAMES
+
+    everything = [Settings, *(kind.Config for kind in ALGORITHMS.values())]
+    options = sorted({flag for kind in everything for flag, _ in flags(kind, kind())} | {FLAG, "--team", "--help"})
+    names = [*ALGORITHMS, *ALIASES, *GAMES]
+    words = {"verbs": " ".join(VERBS), "names": " ".join(names), "options": " ".join(options)}
+    alone = "".join(f"complete -c shoal -l {option[2:]}\n" for option in options) if shell == "fish" else ""
+    return shells[shell] % words + alone

@@ -1,0 +1,167 @@
+"""What there is, in words: the tables of `shoal list` and the pages of `shoal info`."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import sys
+import textwrap
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from ..algorithms import ALGORITHMS, ALIASES, Algorithm
+from ..config import presets
+from ..config.settings import Settings
+from ..envs import GAMES, find, make
+from ..envs.adapters.options import How
+from ..envs.host.match import Hosted
+from ..envs.native.grid import GridGame
+from ..errors import ShoalError, nearest
+from ..types import Discrete, Spec
+
+OUTSIDE = [
+    ("pz:<module>", "any PettingZoo environment, such as pz:mpe2.simple_tag_v3"),
+    ("gym:<id>", "any Gymnasium environment, such as gym:CartPole-v1 or gym:lbforaging:Foraging-8x8-2p-3f-v3"),
+    ("<module>:<function>", "one's own: a function that makes a PettingZoo, Gymnasium or SMAC environment"),
+    ("football:<scenario>", "Google Research Football"),
+    ("jaxmarl:<name>", "a JaxMARL environment, in the compiled program; gymnax: and jumanji: likewise"),
+]
+
+
+def overview() -> str:
+    """Every algorithm and environment, one line each."""
+    algorithms = [(_names(kind), _doc(sys.modules[kind.__module__])) for kind in ALGORITHMS.values()]
+    games = [(_id(game), _sides(make(name).teams), _doc(game)) for name, game in GAMES.items()]
+    return "\n".join(
+        [
+            "Algorithms",
+            *_table(algorithms),
+            "",
+            "Environments",
+            *_table(games),
+            "",
+            "Environments from outside",
+            *_table(OUTSIDE),
+            "",
+            "`shoal info <name>` tells more about one of them.",
+        ]
+    )
+
+
+def about(name: str) -> str:
+    """One algorithm or environment."""
+    if find(name) or ":" in name:
+        return _about_game(name)
+    kind = ALGORITHMS.get(ALIASES.get(name, name))
+    if kind is None:
+        known = [*ALGORITHMS, *ALIASES, *GAMES]
+        raise ShoalError(f"there is no algorithm or environment {name!r}{nearest(name, known)}: `shoal list` shows all")
+    return _about_algorithm(kind)
+
+
+def _about_algorithm(kind: type[Algorithm]) -> str:
+    tuned = [env for algorithm, env in presets.shipped() if algorithm == kind.name]
+    actions = " and ".join(_kind_of(space) for space in kind.spaces)
+    return "\n".join(
+        [
+            f"{_names(kind)}: {_doc(sys.modules[kind.__module__])}",
+            _doc(kind),
+            f"Plays {actions} actions. Presets: {', '.join(tuned) or 'none'}.",
+            "",
+            f"Options (shoal train {kind.name} <env> --option value)",
+            *_table(options(kind.Config)),
+            "",
+            "Options of every run",
+            *_table(options(Settings)),
+        ]
+    )
+
+
+def _about_game(name: str) -> str:
+    game = make(name)
+    if not find(name):
+        kind = "on the host" if isinstance(game, Hosted) else "in the compiled program"
+        own = _table(options(How, "env.")) if isinstance(game, Hosted) else []
+        about = ["Any other --env.option goes to the environment itself.", *own]
+        return "\n".join([f"{name}: an environment from outside, played {kind}", "", *sides(game.teams), "", *about])
+    lines = [f"{name}: {_doc(sys.modules[type(game).__module__])}", _doc(type(game))]
+    if isinstance(game, GridGame):
+        lines.append(f"Ids say options: {game.name}/{game.form}.")
+    lines.append("")
+    steps = f"At most {game.limit} steps per episode."
+    choices = _table(options(type(game), "env.", game))
+    return "\n".join([*lines, *sides(game.teams), steps, "", "Options (--env.option value)", *choices])
+
+
+def sides(teams: dict[str, Spec]) -> list[str]:
+    """Every team and what its agents see and do."""
+    return [
+        line
+        for team, spec in teams.items()
+        for line in (f"Team {team}: state {spec.state} numbers", *_table(_agents(spec)))
+    ]
+
+
+def options(cls: type, prefix: str = "", given: Any = None) -> list[tuple[str, str, str]]:
+    """Flag, default (or what is `given`) and meaning of every field of a dataclass."""
+    words, hints = meanings(cls), get_type_hints(cls)
+    rows = []
+    for field in dataclasses.fields(cls):
+        choice = (
+            f" One of {', '.join(get_args(hints[field.name]))}." if get_origin(hints[field.name]) is Literal else ""
+        )
+        default = field.default if given is None else getattr(given, field.name)
+        default = repr(default) if default == "" else str(default)
+        rows.append((f"--{prefix}{field.name.replace('_', '-')}", default, words.get(field.name, "") + choice))
+    return rows
+
+
+def meanings(cls: type) -> dict[str, str]:
+    """The line below each field of a dataclass, its bases' included."""
+    words: dict[str, str] = {}
+    for base in reversed(cls.__mro__[:-1]):
+        if not dataclasses.is_dataclass(base):
+            continue
+        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
+        for field, line in itertools.pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
+                words[field.target.id] = str(line.value.value)  # type: ignore[union-attr]
+    return words
+
+
+def _id(game: type) -> str:
+    """As `shoal list` shows it: where ids say options, an example of one."""
+    return f"{game.name}/{game.example}" if issubclass(game, GridGame) else game.name  # type: ignore[attr-defined]
+
+
+def _names(kind: type[Algorithm]) -> str:
+    return ", ".join([kind.name, *(alias for alias, name in ALIASES.items() if name == kind.name)])
+
+
+def _sides(teams: dict[str, Spec]) -> str:
+    return ", ".join(f"{spec.n} {team}" for team, spec in teams.items())
+
+
+def _agents(spec: Spec) -> list[tuple[str, str, str]]:
+    obs = spec.obs_sizes or (spec.obs,) * spec.n
+    sizes = spec.action_sizes or (spec.action.size,) * spec.n
+    kind = "actions" if isinstance(spec.action, Discrete) else "numbers as action"
+    return [(a, f"sees {o} numbers", f"{n} {kind}") for a, o, n in zip(spec.agents, obs, sizes, strict=True)]
+
+
+def _kind_of(space: type) -> str:
+    return "discrete" if space is Discrete else "continuous"
+
+
+def _doc(thing: Any) -> str:
+    """The first paragraph of a docstring, on one line."""
+    return " ".join((thing.__doc__ or "").strip().split("\n\n")[0].split())
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Columns side by side, each as wide as its widest cell."""
+    if not rows:
+        return ["  none"]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    return ["  " + "  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]]) for row in rows]

@@ -1,0 +1,71 @@
+"""Small runs: a default that is merely too large for a run is made to fit it, and it is said.
+
+What somebody asked for, by a flag or a keyword, stays as it is: if it does not fit, `Config` refuses it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from .. import algorithms
+from ..types import Fit, Share, Spec
+from .config import Config
+from .settings import Settings
+
+UPDATES = 10  # that a run of too few steps is cut into
+FEWEST, SHORTEST = 4, 5  # games and steps of a window, below which nothing is worth fitting
+
+
+class Asked(NamedTuple):
+    """The names of options that the user gave."""
+
+    settings: Collection[str]
+    teams: Mapping[str, Collection[str]]
+
+
+def fitted(
+    env: str,
+    options: dict[str, Any],
+    teams: dict[str, tuple[str, Any]],
+    settings: Settings,
+    asked: Asked,
+    sides: dict[str, Spec] | None = None,
+) -> tuple[Config, list[str]]:
+    """The run, and what the user should be told of it; `sides` is who plays, where that is known already."""
+    told: list[str] = []
+    for fits in (_games, _window):
+        settings = _taken(settings, fits(settings), asked.settings, told)
+    devices = max(settings.devices, 1)
+    share = Share(settings.games // devices, settings.window, devices, settings.steps)
+    chosen = {}
+    for team, (name, config) in teams.items():
+        fits = algorithms.find(name).suited(config, share)
+        chosen[team] = (name, _taken(config, fits, asked.teams.get(team, ()), told))
+    return Config(env, options, chosen, settings, sides), list(dict.fromkeys(told))
+
+
+def _taken(config: Any, fits: list[Fit], asked: Collection[str], told: list[str]) -> Any:
+    """The config with what fits better and was not asked for."""
+    fits = [fit for fit in fits if fit.option not in asked]
+    for option, value, to in fits:
+        told.append(f"{option} {getattr(config, option):,} does not fit {to}: using {value:,}")
+    return dataclasses.replace(config, **{fit.option: fit.value for fit in fits})
+
+
+def _games(s: Settings) -> list[Fit]:
+    """Fewer, a power of 2, for a run of few steps; as many as devices can share."""
+    devices, games, to = max(s.devices, 1), s.games, f"{s.devices} devices"
+    if s.steps < s.games * s.window:
+        most = max(s.steps // (UPDATES * s.window), FEWEST)
+        games, to = min(2 ** (most.bit_length() - 1), games), f"{s.steps:,} steps"
+    games = max(games // devices, 1) * devices
+    return [Fit("games", games, to)] if games != s.games else []
+
+
+def _window(s: Settings) -> list[Fit]:
+    """Shorter, for a run of few steps."""
+    if s.steps >= s.games * s.window or s.window <= SHORTEST:
+        return []
+    return [Fit("window", max(s.steps // (UPDATES * s.games), SHORTEST), f"{s.steps:,} steps of {s.games} games")]

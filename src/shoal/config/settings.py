@@ -1,0 +1,93 @@
+"""The settings of a run itself, whatever it trains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import ShoalError, nearest
+
+SHORT = 20_000  # steps
+
+
+MOST_SEEDS = 1000
+
+
+TRACKERS = ("wandb", "mlflow")  # who else a run may be logged to
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The run itself."""
+
+    steps: int = 1_000_000
+    """Environment steps to train for, up to the end of a window; a step moves all agents of one game once."""
+    seed: int = 0
+    """Decides everything random: equal seeds repeat a run exactly."""
+    seeds: int = 1
+    """Runs to train side by side, with this seed and those after it, each on one device unless more are asked for."""
+    games: int = 128
+    """Games played in parallel, over all devices."""
+    window: int = 25
+    """Steps of each game between two updates."""
+    devices: int = 0
+    """Devices (on a CPU: cores) that share the games; 0 takes as many as divide them and what is learnt from."""
+    workers: int = -1
+    """Processes that step an environment on the host: -1 one per core, or one up to 20,000 steps; 0 none, unwatched."""
+    patience: float = 60.0
+    """Seconds a step of an environment on the host may take before its process is replaced; making one, 120 or more."""
+    tolerance: int = 100
+    """Faults of an environment on the host that training, and each evaluation, bears before the run stops."""
+    alone: bool = False
+    """Close the one game on the host for each evaluation: for an environment that may exist only once per machine."""
+    longest: int = 30_000
+    """Steps after which an evaluation gives up on an episode that has not ended, and the run stops."""
+    evaluations: int = 10
+    """Evaluations spread over the run, beside the one before the first step and the one after the last."""
+    eval_episodes: int = 100
+    """Episodes of each evaluation, on games of their own."""
+    greedy: bool = True
+    """Evaluate the most likely actions instead of sampled ones."""
+    film: int = 0
+    """Episodes of each evaluation to film, into the run's folder and TensorBoard."""
+    save_every: int = 0
+    """Environment steps between two checkpoints; 0 is a tenth of the run."""
+    keep: int = 2
+    """Checkpoints to keep, the newest."""
+    best: str = ""
+    """Team whose score in evaluations decides which policy is kept as the best; empty takes the first that learns."""
+    track: str = ""
+    """Also log to wandb, to mlflow or to both: wandb,mlflow."""
+    project: str = "shoal"
+    """Project of Weights & Biases or experiment of MLflow that the run goes to."""
+    out: str = "runs"
+    """Folder in which the run's own folder is made."""
+    name: str = ""
+    """Name of that folder; empty makes one of algorithm, environment, seed and time."""
+
+    def __post_init__(self) -> None:
+        for size in ("steps", "seeds", "games", "window", "longest", "eval_episodes", "keep"):
+            if getattr(self, size) < 1:
+                raise ShoalError(f"{size} must be at least 1, not {getattr(self, size)}")
+        if not self.patience > 0:  # nor is it no number
+            raise ShoalError(f"patience must be greater than 0, not {self.patience}")
+        if self.workers < -1:
+            raise ShoalError(f"workers must be -1 or a number of processes, not {self.workers}")
+        if self.alone and (self.games > 1 or self.film):
+            raise ShoalError("alone needs one game and no film: set games to 1 and film to 0")
+        for count in ("devices", "evaluations", "seed", "tolerance", "save_every"):
+            if getattr(self, count) < 0:
+                raise ShoalError(f"{count} must not be negative, not {getattr(self, count)}")
+        if self.seeds > MOST_SEEDS or self.seed + self.seeds > 2**32:
+            raise ShoalError(
+                f"seeds must be at most {MOST_SEEDS:,}, each smaller than 2**32, not {self.seed} and {self.seeds} on"
+            )
+        if not 0 <= self.film <= 100:
+            raise ShoalError(f"film must be 0 to 100 episodes, not {self.film}")
+        if self.evaluations > 10_000:
+            raise ShoalError(f"evaluations must be at most 10,000, not {self.evaluations}")
+        for word in self.track.split(",") if self.track else ():
+            if word not in TRACKERS:
+                raise ShoalError(f"track must be of {', '.join(TRACKERS)}, not {word!r}{nearest(word, TRACKERS)}")
+        plain = self.out.isprintable() and self.name.isprintable() and len(self.name.encode()) < 200
+        if not plain or not self.out or self.name != self.name.strip("/. ") or "/" in self.name:
+            raise ShoalError("name must be a plain folder name and out the folder it goes into")

@@ -1,0 +1,127 @@
+"""Evaluation: whole episodes on games and keys of their own, never counted as training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..algorithms.base import Algorithm
+from ..config.settings import Settings
+from ..envs.game import Env
+from ..envs.host.arena import Alone
+from ..envs.host.faults import Fault
+from ..envs.host.match import Hosted
+from ..envs.host.watched import never
+from ..types import Clock
+from .episodes import DEFAULT, Endless, Episodes, aloud
+from .host_evaluate import HostEvaluator
+from .play import Play, play_step
+
+AT_ONCE = 1024  # games played side by side
+
+
+class Tally(NamedTuple):
+    """Episodes under way."""
+
+    play: Play
+    key: Array
+    returns: dict[str, Array]  # [B,N]
+    length: Array  # [B]
+    over: Array  # [B] bool
+
+
+class Evaluator:
+    """Plays each game's first episode to its end; compiled once for a number of episodes."""
+
+    def __init__(
+        self,
+        env: Env,
+        algorithms: dict[str, Algorithm],
+        episodes: int,
+        greedy: bool,
+        longest: int = Settings.longest,
+    ):
+        self.env, self.algorithms, self.episodes, self.greedy = env, algorithms, episodes, greedy
+        self.games, self.longest = min(episodes, AT_ONCE), longest
+        self.faults: list[Fault] = []  # there never are any
+        self._run, self._opened, self._stepped = jax.jit(self._play), jax.jit(self._open), jax.jit(self._step)
+
+    def __call__(self, learners: dict, seed: int, clock: Clock, halted: Callable[[], bool] = never) -> Episodes:
+        """`seed` alone decides the games: equal seeds face equal games. It is too short to be halted."""
+        played = []
+        for key in self._keys(seed):
+            returns, length, over = jax.device_get(self._run(learners, key, clock))
+            self._ended(over)
+            played.append((returns, length))
+        returns, length = jax.tree.map(lambda *rows: np.concatenate(rows)[: self.episodes], *played)
+        return Episodes(returns, length)
+
+    def instants(self, learners: dict, seed: int, clock: Clock) -> Iterator[tuple[Tally, dict[str, Array]]]:
+        """The first of the same games one instant after the other, each with the actions that led there."""
+        tally, actions = self._opened(learners, self._keys(seed)[0]), {}
+        while not tally.over.all():
+            yield tally, actions
+            if tally.length.max() > self.longest:
+                self._ended(jax.device_get(tally.over))
+            tally, actions = self._stepped(learners, clock, tally)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _ended(self, over: np.ndarray) -> None:
+        """Refuse a round of games of which one has not come to its end."""
+        if not over.all():
+            name = getattr(self.env, "name", type(self.env).__name__)
+            raise Endless(name, int(np.argmin(over)), self.longest, "give the game a limit")
+
+    def _keys(self, seed: int) -> Array:
+        """One for each time that all games are played."""
+        rounds = -(-self.episodes // self.games)
+        return jax.random.split(jax.random.fold_in(jax.random.key(seed), 0xE7A1), rounds)
+
+    def _play(self, learners: dict, key: Array, clock: Clock) -> tuple[dict[str, Array], Array, Array]:
+        end = jax.lax.while_loop(
+            lambda tally: ~tally.over.all() & (tally.length.max() <= self.longest),
+            lambda tally: self._step(learners, clock, tally)[0],
+            self._open(learners, key),
+        )
+        return end.returns, end.length, end.over
+
+    def _open(self, learners: dict, key: Array) -> Tally:
+        key, key_reset = jax.random.split(key)
+        game, views = self.env.reset(key_reset, self.games)
+        carries = {team: algorithm.carry(learners[team], self.games) for team, algorithm in self.algorithms.items()}
+        nothing = {team: jnp.zeros_like(view.reward) for team, view in views.items()}
+        return Tally(
+            Play(game, views, carries), key, nothing, jnp.zeros(self.games, jnp.int32), jnp.zeros(self.games, bool)
+        )
+
+    def _step(self, learners: dict, clock: Clock, tally: Tally) -> tuple[Tally, dict[str, Array]]:
+        key, *keys = jax.random.split(tally.key, 2 + len(self.algorithms))
+        play, (_, actions, _) = play_step(self.env, self.algorithms, learners, clock, self.greedy, tally.play, keys)
+        first = next(iter(play.views.values())).first
+        over = tally.over | first  # the step that reopens a game shows that its episode had ended before
+        going = ~over
+        returns = {team: tally.returns[team] + view.reward * going[:, None] for team, view in play.views.items()}
+        return Tally(play, key, returns, tally.length + going, over), actions
+
+
+def evaluator(
+    env: Any,
+    algorithms: dict[str, Algorithm],
+    episodes: int,
+    greedy: bool,
+    workers: int = 0,
+    settings: Settings = DEFAULT,
+    alone: Alone | None = None,
+    say: Callable[[str], None] = aloud,
+) -> Evaluator | HostEvaluator:
+    """For a game of either kind."""
+    if isinstance(env, Hosted):
+        return HostEvaluator(env, algorithms, episodes, greedy, workers, settings, alone, say)
+    return Evaluator(env, algorithms, episodes, greedy, settings.longest)

@@ -1,0 +1,265 @@
+"""The same three steps with games on the host: jitted decisions, stepping outside, then the same remember and learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import NamedSharding, PartitionSpec
+
+from ..envs.host.arena import Alone, Arena
+from ..envs.host.faults import Fault, TooManyFaults
+from ..envs.host.watched import Halted, never
+from ..errors import ShoalError
+from ..learning.reduce import AXIS
+from ..types import Clock, TrainState, View
+from .loop import Loop, Metrics, bare, boxed
+from .play import decide, windows
+
+
+class Stage(Protocol):
+    """Games that are stepped from outside the compiled program."""
+
+    def open(self, keys: Array) -> tuple[dict[str, View], list[Fault]]:
+        """The opening views, and what broke before there were any; device d's games may use `keys[d]`."""
+        ...
+
+    def step(self, keys: np.ndarray, t: int, actions: dict) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
+        """The next views, `[B]` where an episode broke instead of going on, and how. Step t may use `keys[d,t,0]`."""
+        ...
+
+    def renew(self, episodes: np.ndarray) -> None:
+        """The next step opens the episodes after those `[B]`; the ones under way break off there."""
+        ...
+
+    def episodes(self) -> np.ndarray:
+        """`[B]` how many each game has opened."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class HostStage:
+    """The games of an arena; their seeds are their own, so keys go unused."""
+
+    def __init__(self, arena: Arena):
+        self.arena = arena
+
+    def open(self, keys: Array) -> tuple[dict[str, View], list[Fault]]:
+        faults = self.arena.step()
+        return self.arena.views(), faults
+
+    def step(self, keys: np.ndarray, t: int, actions: dict) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
+        faults = self.arena.step(actions)
+        return self.arena.views(), self.arena.arrays["broken"], faults
+
+    def renew(self, episodes: np.ndarray) -> None:
+        self.arena.renew(episodes)
+
+    def episodes(self) -> np.ndarray:
+        return self.arena.arrays["episode"].astype(np.uint32)
+
+    def close(self) -> None:
+        self.arena.close()
+
+
+@dataclass(eq=False)
+class HostLoop(Loop):
+    """`Loop` for a game that is not compiled.
+
+    Stages speak of all games, `[B,…]`; here every array has the axis of devices in front, `[D,B/D,…]`. Decisions are
+    made for all devices' games on the first one, each with its own keys; learning is shared by all.
+    """
+
+    workers: int = 0  # processes that step the games; 0 steps them here
+    patience: float = 60.0  # seconds a step may take there
+    tolerance: int = 100  # faults of the environment that the run bears
+    halted: Callable[[], bool] = never  # asked before every iteration, and while a game lets us wait
+    alone: Alone | None = None  # who else may not have games open meanwhile
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.played: Stage | None = None  # once it is open
+
+    def init(self, seed: int) -> TrainState:
+        """Opens the games."""
+        learners = self.learners(seed)
+        self.played = stage = self.stage(seed)
+        keys = jax.vmap(jax.random.split)(jax.random.split(jax.random.key(seed), self.devices))
+        views, faults = stage.open(keys[:, 1])
+        self._bear(faults)
+        own = jax.tree.map(lambda x: jnp.stack([x] * self.devices), self._beginnings(learners))
+        views, game = self._shared(views), self._shared({"episode": stage.episodes()})
+        carries, memories, earned = own
+        key = jax.random.key_data(keys[:, 0])
+        state = TrainState(game, views, carries, learners, memories, earned, key, jnp.uint32(0))
+        return super().restored(state)  # placed as `_absorb` leaves it
+
+    def template(self, seed: int) -> TrainState:
+        """Opens the games, too: they tell what there is to see."""
+        return self.init(seed)
+
+    def restored(self, state: TrainState) -> TrainState:
+        """An environment's inner state is nobody's to save: every game goes on with its next episode.
+
+        The first step opens it, as it opens one after an end: so the opening is in the stream, and in replays.
+        """
+        assert self.played, "the games are not open"
+        self.played.renew(np.asarray(state.game["episode"]).reshape(-1))
+        return super().restored(state)
+
+    def _shared(self, tree: Any) -> Any:
+        """A copy of what all games have, as the devices share it."""
+        return jax.tree.map(lambda x: np.array(x).reshape(self.devices, self.share.games, *x.shape[1:]), tree)
+
+    def stage(self, seed: int) -> Stage:
+        """Where the games are played."""
+        seen = any(algorithm.sees_state for algorithm in self.algorithms.values())
+        env = self.env if seen else self.env.stateless
+        return HostStage(Arena(env, self.games, seed, self.workers, self.patience, self.halted, self.alone))
+
+    def close(self) -> None:
+        if self.played:
+            self.played.close()
+
+    def compile(self, state: TrainState, iterations: int) -> Callable[[TrainState], tuple[TrainState, Metrics | None]]:
+        _, keys_play, keys = jax.device_get(self._deal(state.key))
+        clock = jax.device_get(self._clock(state.steps))
+        views, carries = jax.device_get((state.views, state.carries))
+        actions, after, records = self._decide(*self._acting(state), clock, views, carries, keys_play, 0)
+        streams = jax.tree.map(partial(_shape, self.window + 1), views)
+        done = jax.tree.map(partial(_shape, self.window), (actions, records, views[next(iter(views))].first))
+        kept = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (carries, after))
+        self.take_in = self._absorb.lower(state, (streams, *done[:2], *kept, done[2]), keys, clock).compile()
+        return partial(self._run_here, iterations)
+
+    def _run_here(self, iterations: int, state: TrainState) -> tuple[TrainState, Metrics | None]:
+        """So many iterations, or fewer if the run is to end."""
+        done = []
+        while len(done) < iterations and not (done and self.halted()):
+            try:
+                state, metrics = self._iterate(state)
+            except Halted:  # the state is as it was before the iteration
+                break
+            except ShoalError as error:  # likewise
+                self.failure = error
+                break
+            done.append(jax.device_get(metrics))
+        return state, jax.tree.map(lambda *rows: np.stack(rows), *done) if done else None
+
+    def _iterate(self, state: TrainState) -> tuple[TrainState, Metrics]:
+        stage = self.played
+        assert stage, "the games are not open"
+        key, keys_play, keys = jax.device_get(self._deal(state.key))
+        clock = jax.device_get(self._clock(state.steps))
+        carries = after = jax.device_put(jax.device_get(state.carries), jax.devices()[0])
+        streams = jax.tree.map(partial(_unfold, self.window + 1), state.views)
+        done, broken, acting = [], np.zeros((self.window, self.games), bool), self._acting(state)
+        for t in range(self.window):
+            seen = jax.tree.map(lambda x, t=t: x[t], streams)
+            actions, after, records = self._decide(*acting, clock, seen, after, keys_play, t)
+            done.append(jax.device_get((actions, records)))
+            told = {team: action.reshape(self.games, *action.shape[2:]) for team, action in done[-1][0].items()}
+            views, broken[t], faults = stage.step(keys_play, t, told)
+            for place, now in zip(jax.tree.leaves(streams), jax.tree.leaves(views), strict=True):
+                place[t + 1] = now.reshape(place.shape[1:])
+            self._bear(faults)
+        actions, records = jax.tree.map(lambda *rows: np.stack(rows), *done)
+        last = jax.tree.map(lambda x: x[-1].copy(), streams)
+        ended = np.array(next(iter(streams.values())).first[1:])
+        earned = jax.tree.map(np.array, jax.device_get(state.earned))
+        _strike(streams, ended, earned, broken.reshape(ended.shape))
+        self.dropped.extend(np.nonzero(broken)[1].tolist())
+        game = self._shared({"episode": stage.episodes()})
+        carries, after = jax.device_get((carries, after))
+        state = state._replace(game=game, views=last, carries=after, earned=earned, key=key)
+        streams, actions, records, ended = jax.tree.map(lambda x: x.swapaxes(0, 1), (streams, actions, records, ended))
+        return self.take_in(state, (streams, actions, records, carries, after, ended), keys, clock)
+
+    def _bear(self, faults: list[Fault]) -> None:
+        self.faults.extend(faults)
+        if len(self.faults) > self.tolerance:
+            count = (
+                f"the environment broke {len(self.faults)} times, more than this run's tolerance of {self.tolerance}"
+            )
+            raise TooManyFaults(f"{count}; the last time", self.faults[-1])
+
+    @cached_property
+    def _deal(self) -> Any:
+        """The keys of an iteration on each device, derived as the compiled engine does."""
+        return jax.jit(jax.vmap(partial(_deal, len(self.algorithms), self.window)))
+
+    @cached_property
+    def _clock(self) -> Any:
+        return jax.jit(self.clock)
+
+    @cached_property
+    def _decide(self) -> Any:
+        return jax.jit(partial(_decide, self.algorithms), static_argnums=0)
+
+    def _acting(self, state: TrainState) -> tuple[Any, list[Array]]:
+        """What acting needs of the learners, as a flat list: walking through nets takes as long as a small one acts."""
+        leaves, tree = jax.tree.flatten({team: a.acting(state.learners[team]) for team, a in self.algorithms.items()})
+        return tree, [leaf.addressable_data(0) for leaf in leaves]
+
+    @cached_property
+    def _absorb(self) -> Any:
+        own, same = PartitionSpec(AXIS), PartitionSpec()
+        ins, outs = (self.specs, own, own, same), (self.specs, same)
+        body = jax.shard_map(self._take_in, mesh=self.mesh, in_specs=ins, out_specs=outs, check_vma=False)
+        placed = jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), (ins, outs))
+        return jax.jit(body, donate_argnums=0, in_shardings=placed[0], out_shardings=placed[1])
+
+    def _take_in(self, state: TrainState, played: tuple, keys: Array, clock: Clock) -> tuple[TrainState, Metrics]:
+        streams, actions, records, before, after, ended = jax.tree.map(lambda x: x[0], played)
+        seen = windows(self.env.teams, streams, actions, records, before, after)
+        state, metrics = self.absorb(bare(state), seen, ended, jax.random.wrap_key_data(keys[0]), clock)
+        return boxed(state), metrics
+
+
+def _deal(teams: int, steps: int, key: Array) -> tuple[Array, Array, Array]:
+    key, key_play, *keys = jax.random.split(jax.random.wrap_key_data(key), 2 + teams)
+    return jax.tree.map(jax.random.key_data, (key, jax.random.split(key_play, (steps, 1 + teams)), jnp.stack(keys)))
+
+
+def _decide(
+    algorithms: dict, tree: Any, leaves: list, clock: Clock, views: dict, carries: dict, keys: Array, step: Array
+) -> tuple:
+    learners = jax.tree.unflatten(tree, leaves)
+    own = jax.random.wrap_key_data(keys[:, step, 1:])
+    each = partial(decide, algorithms, learners, clock, False)
+    return jax.vmap(each)(views, carries, [own[:, team] for team in range(len(algorithms))])
+
+
+def _shape(steps: int, x: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((x.shape[0], steps, *x.shape[1:]), x.dtype)
+
+
+def _unfold(steps: int, x: Any) -> np.ndarray:
+    """Room for so many instants, of which the first is known."""
+    room = np.empty((steps, *x.shape), x.dtype)
+    room[0] = x
+    return room
+
+
+def _strike(streams: dict[str, View], ended: np.ndarray, earned: dict[str, np.ndarray], broken: np.ndarray) -> None:
+    """Take broken episodes out of a window, in place: none of their steps is valid, earns anything or counts.
+
+    `broken [T,D,B/D]` says after which step one broke. What earlier windows held of it has been learnt from already.
+    """
+    opened = next(iter(streams.values())).first.copy()
+    for step, *game in zip(*np.nonzero(broken), strict=True):
+        start = max(np.nonzero(opened[(slice(step + 1), *game)])[0], default=0)
+        ended[(step, *game)] = False
+        gone = (slice(start + 1, step + 2), *game)
+        for team, view in streams.items():
+            view.first[gone] = True  # the stream's own word for a step that is none
+            view.reward[gone] = 0.0
+            if not start:
+                earned[team][tuple(game)] = 0.0

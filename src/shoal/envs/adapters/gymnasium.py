@@ -1,0 +1,95 @@
+"""Gymnasium environments: of one agent, or of several where the spaces are Tuples, one part for each agent."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from ..host.match import Broken, Moment
+from . import rules
+from .options import How
+from .pettingzoo import frame
+from .spaces import MASK, reader, writer
+from .teams import News, Roster, fates
+
+PARTS = "observation, reward, terminated, truncated, info"
+
+
+class GymMatch:
+    """A match of a Gymnasium environment; its agents are agent_0, agent_1, …"""
+
+    def __init__(self, env: Any, how: How):
+        self.env = env
+        seen, done = (
+            rules.a_space(getattr(env, name), f"{name} of {rules.GYM}")
+            for name in ("observation_space", "action_space")
+        )
+        rules.takes_a_seed(env, rules.GYM)
+        self.several = (
+            isinstance(seen, spaces.Tuple) and isinstance(done, spaces.Tuple) and len(seen.spaces) == len(done.spaces)
+        )
+        self.agents = [f"agent_{i}" for i in range(len(done.spaces) if self.several else 1)]
+        self.roster = Roster(
+            {agent: reader(agent, space, how.strict) for agent, space in self._by_agent(seen).items()},
+            {agent: writer(agent, space) for agent, space in self._by_agent(done).items()},
+            how.teams,
+            None if how.unseen is None else 0,
+        )
+        self.state = how.unseen
+        self.teams = self.roster.teams
+        self.live: set[str] = set()
+
+    def reset(self, seed: int) -> Moment:
+        obs, info = rules.opened(self._reset(seed), rules.GYM, "an observation and an info")
+        self.live = set(self.agents)
+        return self._moment(obs, info, News({}, self.live, discounts=dict.fromkeys(self.agents, 1.0)))
+
+    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+        native = self.roster.native(actions, self.agents)
+        told = self.env.step(tuple(native.values()) if self.several else native["agent_0"])
+        obs, reward, terminated, truncated, info = rules.stepped(told, rules.GYM, PARTS)
+        ends = rules.flags(self._each(terminated), "termination")
+        cuts = rules.flags(self._each(truncated), "truncation")
+        live = {agent for agent in self.live if not ends[agent] and not cuts[agent]}
+        alive, discounts = fates(self.live, live, ends, cuts)
+        self.live = live
+        return self._moment(obs, info, News({}, alive, {}, self._each(reward), discounts, over=not live))
+
+    def render(self) -> np.ndarray:
+        plain = self.env.unwrapped
+        if "mode" in inspect.signature(plain.render).parameters:  # as Gym once did, and some packages still do
+            return np.asarray(plain.render(mode="rgb_array"), np.uint8)
+        return frame(self.env)
+
+    def close(self) -> None:
+        rules.close(self.env)
+
+    def _reset(self, seed: int) -> Any:
+        try:
+            return self.env.reset(seed=seed)
+        except TypeError as error:  # of an environment inside wrappers that hand the seed on
+            if "argument 'seed'" not in str(error):
+                raise
+            raise Broken(f"reset of {rules.GYM} takes a seed: write {rules.RESET}") from error
+
+    def _moment(self, obs: Any, info: Any, news: News) -> Moment:
+        seen, told = self._by_agent(obs), info.get(MASK) if isinstance(info, dict) else None
+        masks = {} if told is None else self._by_agent(told)
+        for agent, value in seen.items():
+            if self.roster.seats[agent].reader.masked:
+                masks[agent] = value[MASK]
+        return self.roster.moment(news._replace(obs=seen, masks=masks), self.state)
+
+    def _by_agent(self, parts: Any) -> dict[str, Any]:
+        """What comes as one thing, or one for each agent, by agent."""
+        parts = list(parts) if self.several else [parts]
+        if len(parts) != len(self.agents):
+            raise Broken(f"the environment gives {len(parts)} things where {len(self.agents)} agents play")
+        return dict(zip(self.agents, parts, strict=True))
+
+    def _each(self, value: Any) -> dict[str, Any]:
+        """A number or flag for every agent: its own, or one for all."""
+        return self._by_agent(value if np.ndim(value) or not self.several else [value] * len(self.agents))

@@ -1,0 +1,141 @@
+"""Environments where all agents move at once: PettingZoo's `ParallelEnv`, or anything with its methods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..host.match import Broken, Moment
+from . import rules
+from .options import How
+from .spaces import reader, writer
+from .teams import News, Roster, fates
+
+PARTS = "observations, rewards, terminations, truncations, infos"
+
+
+def frame(env: Any) -> np.ndarray:
+    """The picture an environment draws."""
+    if not hasattr(env, "render"):
+        raise Broken("the environment draws no picture: it has no render()")
+    picture = env.render()
+    if not isinstance(picture, np.ndarray) or picture.ndim != 3:
+        raise Broken("the environment draws no picture: its render() gives no array of height, width and colours")
+    return picture[..., :3].astype(np.uint8)
+
+
+class World:
+    """What PettingZoo's two kinds of environments have in common: agents with spaces, perhaps a state of their own."""
+
+    interface = ""  # as PettingZoo calls it
+
+    def __init__(self, env: Any, how: How):
+        agents = rules.agents_of(env, self.interface)
+        seen, done = (
+            {agent: rules.space_for(env, method, agent, self.interface) for agent in agents}
+            for method in ("observation_space", "action_space")
+        )
+        rules.takes_a_seed(env, self.interface)
+        self.env = env
+        env.reset(seed=0)  # before it, an environment may not tell its state
+        self.state = self._first_state() if how.state else how.unseen
+        self.roster = Roster(
+            {agent: reader(str(agent), space, how.strict) for agent, space in seen.items()},
+            {agent: writer(str(agent), space) for agent, space in done.items()},
+            how.teams,
+            None if self.state is None else self.state.size,
+        )
+        self.teams = self.roster.teams
+        self.live: set[Any] = set()  # who is present and may act
+
+    def render(self) -> np.ndarray:
+        return frame(self.env)
+
+    def close(self) -> None:
+        rules.close(self.env)
+
+    def present(self) -> list[Any]:
+        """The agents the environment lists now."""
+        agents = getattr(self.env, "agents", None)
+        if not isinstance(agents, list | tuple):
+            raise Broken(f"{self.interface} has agents, a list of who plays now, and here it is {agents!r}")
+        self.known(agents, "plays")
+        return list(agents)
+
+    def arrived(self) -> set[Any]:
+        """Who plays as an episode opens."""
+        agents = set(self.present())
+        if not agents:
+            raise Broken("nobody plays after reset: agents must list who does")
+        return agents
+
+    def known(self, agents: Iterable[Any], does: str) -> None:
+        """Refuse an agent that was never announced."""
+        for agent in agents:
+            if agent not in self.roster.seats:
+                raise Broken(f"{agent} {does} and is not among the possible_agents")
+
+    def tell(self, news: News) -> Moment:
+        """The moment of such news."""
+        if self.state is not None and self.state.size:
+            self.state = self._next_state(self.state, bool(news.alive))
+        return self.roster.moment(news, self.state)
+
+    def masks(self, obs: Mapping[Any, Any], infos: Any) -> dict[Any, Any]:
+        """Who may do what, where the environment tells it."""
+        infos, seats = infos if isinstance(infos, Mapping) else {}, self.roster.seats
+        if not self.roster.masked and not any(infos.values()):
+            return {}  # as most do
+        told = {agent: seats[agent].reader.mask(obs[agent], infos.get(agent)) for agent in obs if agent in seats}
+        return {agent: mask for agent, mask in told.items() if mask is not None}
+
+    def _first_state(self) -> np.ndarray | None:
+        try:
+            return _numbers(self.env.state())
+        except Exception:  # whatever it says: there is none to be had
+            return None
+
+    def _next_state(self, last: np.ndarray, alive: bool) -> np.ndarray:
+        try:
+            return _numbers(self.env.state())
+        except Exception as error:
+            if alive:
+                raise Broken(f"its state() fails, leave it out with --env.state False: {error!r}") from error
+            return last  # several environments have none left after the end, where nobody needs it
+
+
+class ParallelMatch(World):
+    """A match of agents that move at once."""
+
+    interface = rules.PARALLEL
+
+    def reset(self, seed: int) -> Moment:
+        obs, infos = rules.opened(self.env.reset(seed=seed), self.interface, "observations and infos")
+        self.live = self.arrived()
+        obs = rules.by_agent(obs, self.live, "observation")
+        return self.tell(News(obs, self.live, self.masks(obs, infos), discounts=dict.fromkeys(self.live, 1.0)))
+
+    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+        told = self.env.step(self.roster.native(actions, self.present()))
+        obs, rewards, *ends, infos = rules.stepped(told, self.interface, PARTS)
+        rewards = rules.by_agent(rewards, self.live, "reward")
+        terminated, truncated = (
+            rules.flags(rules.by_agent(given, self.live, what), what)
+            for given, what in zip(ends, ("termination", "truncation"), strict=True)
+        )
+        live = {agent for agent in self.present() if not terminated.get(agent) and not truncated.get(agent)}
+        alive, discounts = fates(self.live, live, terminated, truncated)
+        self.live = live
+        obs = rules.by_agent(obs, {agent for agent, discount in discounts.items() if discount}, "observation")
+        self.known(obs, "is observed")
+        self.known(rewards, "is rewarded")
+        return self.tell(News(obs, alive, self.masks(obs, infos), rewards, discounts, over=not live))
+
+
+def _numbers(state: Any) -> np.ndarray:
+    """[S] an environment's own state; an image of bytes between 0 and 1."""
+    state = np.asarray(state)
+    row = state.astype(np.float32).reshape(-1)
+    return row / np.float32(255) if state.dtype == np.uint8 else row

@@ -1,0 +1,77 @@
+"""Environments where agents move in turn: PettingZoo's `AECEnv`, or anything with its methods.
+
+At every step all agents answer and only the answer of the one whose turn it is counts. The others have one legal
+action, so that no learner wonders which was right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..host.match import Broken, Moment
+from . import rules
+from .pettingzoo import World
+from .spaces import Choice
+from .teams import News, fates
+
+
+class TurnsMatch(World):
+    """A match of agents that move in turn."""
+
+    interface = rules.TURNS
+
+    def reset(self, seed: int) -> Moment:
+        self.env.reset(seed=seed)
+        self.live = self.arrived()
+        return self._instant({})
+
+    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+        mover = self.env.agent_selection
+        self.known([mover], "is to move")
+        self.env.step(self.roster.native(actions, [mover])[mover])
+        # What this one step earned, of all agents: `last()` would tell it to each only at its own next turn.
+        return self._instant(dict(rules.by_agent(getattr(self.env, "rewards", None), set(), "reward")))
+
+    def _told(self, what: str) -> dict[Any, bool]:
+        """The flags of all agents that are there."""
+        return rules.flags(rules.by_agent(getattr(self.env, f"{what}s", None), set(self.present()), what), what)
+
+    def _instant(self, rewards: Mapping[Any, Any]) -> Moment:
+        terminated, truncated = self._told("termination"), self._told("truncation")
+        live, last = self._living(), {}
+        if live:
+            last = {agent: self.env.observe(agent) for agent in self.live - live if not terminated[agent]}
+            self._send_away()
+            terminated |= self._told("termination")
+            truncated |= self._told("truncation")
+            live = self._living()
+        alive, discounts = fates(self.live, live, terminated, truncated)
+        self.live = live
+        obs = last | {agent: self.env.observe(agent) for agent in (live or self.present())}
+        masks = self._turn(self.masks(obs, getattr(self.env, "infos", None)))
+        return self.tell(News(obs, alive, masks, rewards, discounts, over=not live))
+
+    def _living(self) -> set[Any]:
+        return {agent for agent in self.present() if not self._ended(agent)}
+
+    def _ended(self, agent: Any) -> bool:
+        return bool(self.env.terminations[agent] or self.env.truncations[agent])
+
+    def _send_away(self) -> None:
+        """An agent that has ended is called once more, answers None and leaves."""
+        for _ in self.roster.seats:
+            if not self.env.agents or not self._ended(self.env.agent_selection):
+                return
+            self.env.step(None)
+        if self.env.agents and self._ended(self.env.agent_selection):
+            raise Broken(f"{self.env.agent_selection} has ended and does not leave when stepped with None")
+
+    def _turn(self, masks: dict[Any, Any]) -> dict[Any, Any]:
+        """The mask of the agent whose turn it is, and for the others only action 0."""
+        for agent, seat in self.roster.seats.items():
+            if agent != self.env.agent_selection and isinstance(seat.writer, Choice):
+                masks[agent] = np.arange(seat.writer.size) == 0
+        return masks

@@ -1,0 +1,109 @@
+"""The other direction: any match as a PettingZoo environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
+
+from ...types import Discrete, Spec
+from ..host.match import Glance, Match, Moment
+
+
+class Outward(ParallelEnv):
+    """A `ParallelEnv` over a match; the actions allowed are in `infos[agent]["action_mask"]`."""
+
+    metadata = {"name": "shoal", "render_modes": ["rgb_array"], "is_parallelizable": True}
+    render_mode = "rgb_array"
+
+    def __init__(self, match: Match):
+        self.match = match
+        self.places = {agent: (team, i) for team, spec in match.teams.items() for i, agent in enumerate(spec.agents)}
+        self.possible_agents = list(self.places)
+        self.agents: list[str] = []
+        each = [(agent, match.teams[team], place) for agent, (team, place) in self.places.items()]
+        self.observation_spaces = {agent: _seen(spec, place) for agent, spec, place in each}
+        self.action_spaces = {agent: _done(spec, place) for agent, spec, place in each}
+        size = next(iter(match.teams.values())).state
+        self.state_space = spaces.Box(-np.inf, np.inf, (size,), np.float32)
+        self.seeds = np.random.default_rng()
+        self.now = Moment({}, np.zeros(size, np.float32), True)
+
+    def observation_space(self, agent: str) -> spaces.Space:
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> spaces.Space:
+        return self.action_spaces[agent]
+
+    def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict, dict]:
+        if seed is not None:
+            self.seeds = np.random.default_rng(seed)
+        self.now = self.match.reset(int(self.seeds.integers(2**31)) if seed is None else seed)
+        self.agents = [agent for agent in self.places if self._of(agent, "alive")]
+        return self._obs(self.agents), self._infos(self.agents)
+
+    def step(self, actions: dict[str, Any]) -> tuple[dict, dict, dict, dict, dict]:
+        if not self.agents:
+            return {}, {}, {}, {}, {}
+        self.now = self.match.step(self._inward(actions))
+        present = [a for a in self.places if a in self.agents or self._of(a, "alive") or self._of(a, "reward")]
+        left = {a for a in self.agents if self.now.over or not self._of(a, "alive")}
+        terminated = {agent: agent in left and not self._of(agent, "discount") for agent in present}
+        truncated = {agent: agent in left and not terminated[agent] for agent in present}
+        self.agents = [a for a in present if self._of(a, "alive") and not self.now.over]
+        rewards = {agent: float(self._of(agent, "reward")) for agent in present}
+        return self._obs(present), rewards, terminated, truncated, self._infos(present)
+
+    def state(self) -> np.ndarray:
+        return self.now.state
+
+    def render(self) -> np.ndarray:
+        return self.match.render()
+
+    def close(self) -> None:
+        self.match.close()
+
+    def _inward(self, actions: dict[str, Any]) -> dict[str, np.ndarray]:
+        """Actions by team; who has none, or is narrower than its team, gets zeros."""
+        teams = {}
+        for team, spec in self.match.teams.items():
+            discrete = isinstance(spec.action, Discrete)
+            teams[team] = np.zeros(spec.n, np.int32) if discrete else np.zeros((spec.n, spec.action.size), np.float32)
+        for agent, action in actions.items():
+            team, place = self.places[agent]
+            if np.ndim(action):
+                teams[team][place, : np.size(action)] = action
+            else:
+                teams[team][place] = action
+        return teams
+
+    def _of(self, agent: str, field: str) -> Any:
+        team, place = self.places[agent]
+        glance: Glance = self.now.teams[team]
+        return getattr(glance, field)[place]
+
+    def _obs(self, agents: list[str]) -> dict[str, np.ndarray]:
+        shapes = {agent: self.observation_spaces[agent].shape or () for agent in agents}
+        return {agent: self._of(agent, "obs")[: int(np.prod(shape))].reshape(shape) for agent, shape in shapes.items()}
+
+    def _infos(self, agents: list[str]) -> dict[str, dict[str, Any]]:
+        sizes = {agent: getattr(self.action_spaces[agent], "n", None) for agent in agents}
+        return {a: {"action_mask": self._of(a, "legal")[:n].astype(np.int8)} if n else {} for a, n in sizes.items()}
+
+
+def _seen(spec: Spec, place: int) -> spaces.Space:
+    if spec.pixels:
+        return spaces.Box(0, 255, spec.pixels, np.uint8)
+    size = spec.obs_sizes[place] if spec.obs_sizes else spec.obs
+    return spaces.Box(-np.inf, np.inf, (size,), np.float32)
+
+
+def _done(spec: Spec, place: int) -> spaces.Space:
+    size = spec.action_sizes[place] if spec.action_sizes else spec.action.size
+    if isinstance(spec.action, Discrete):
+        return spaces.Discrete(size)
+    own = spec.action.of(place)
+    low, high = (np.array(bound[:size], np.float32) for bound in (own.low, own.high))
+    return spaces.Box(low, high, dtype=np.float32)

@@ -1,0 +1,297 @@
+"""`shoal check-env`: plays an environment at random and holds what it shows against the contract.
+
+Traces are played with the same seed and the same actions in two matches side by side, in the first of them once more,
+and in one that holds every observation against its space.
+Every rule is a function of the traces, named by its docstring, that yields what it finds broken, by whom and when.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..types import Box, Spec
+from .host.match import Broken, Glance, Hosted, Match, Moment
+
+
+class Finding(NamedTuple):
+    """A rule that was broken."""
+
+    who: str  # an agent, a team or nobody
+    step: int  # of the trace; its first opening is step 0
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.who}, step {self.step}: {self.what}" if self.who else f"step {self.step}: {self.what}"
+
+
+class Trace(NamedTuple):
+    """What was seen from a reset on, for one or more episodes."""
+
+    moments: list[Moment]
+    first: list[bool]  # an opening
+    broke: str = ""  # the exception that ended it
+    compiled: bool = False  # a game that knows its own end
+
+
+class Report(NamedTuple):
+    teams: dict[str, Spec]
+    steps: int
+    episodes: int
+    findings: dict[str, list[Finding]]  # by rule, none where it is kept
+
+
+def check(env: Any, steps: int = 1000, seed: int = 0) -> Report:
+    """Play an environment for so many steps and report."""
+    one, other, strict = _open(env), _open(env), _open(env, strict=True)
+    try:
+        turns = ((one, other), (one,), (strict,))
+        traces = [trace for matches in turns for trace in _play(matches, env.teams, steps, seed)]
+    finally:
+        for match in (one, other, strict):
+            match.close()
+    found = {named(rule): list(rule(env.teams, *traces)) for rule in RULES}
+    return Report(env.teams, max(len(traces[0].moments) - 1, 0), sum(traces[0].first), found)
+
+
+def named(rule: Callable[..., Iterator[Finding]]) -> str:
+    """A rule as it is told."""
+    return inspect.cleandoc(rule.__doc__ or "")
+
+
+def _open(env: Any, **options: Any) -> Match:
+    return replace(env, options=env.options | options).open() if isinstance(env, Hosted) else Compiled(env)
+
+
+class Compiled:
+    """A match of a compiled game, which is checked like any other."""
+
+    def __init__(self, game: Any):
+        self.game, self.teams = game, game.teams
+        self._reset, self._step = jax.jit(game.reset, static_argnums=1), jax.jit(game.step)
+
+    def reset(self, seed: int) -> Moment:
+        self.key, key = jax.random.split(jax.random.key(seed))
+        self.state, views = self._reset(key, 1)
+        return self._moment(views)
+
+    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+        self.key, key = jax.random.split(self.key)
+        self.state, views = self._step(key, self.state, {team: jnp.asarray(a)[None] for team, a in actions.items()})
+        return self._moment(views)
+
+    def render(self) -> np.ndarray:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+    def _moment(self, views: dict[str, Any]) -> Moment:
+        """The end of an episode is only told by the opening after it, so none of these is said to be over."""
+        views = jax.device_get(views)
+        seen = {team: Glance(*(getattr(view, name)[0] for name in Glance._fields)) for team, view in views.items()}
+        one = next(iter(views.values()))
+        self.opens = bool(one.first[0])
+        return Moment(seen, one.state[0], False)
+
+
+def _play(matches: tuple[Match, ...], teams: dict[str, Spec], steps: int, seed: int) -> list[Trace]:
+    """Matches side by side, a step of each in turn: what they share without knowing shows."""
+    compiled = isinstance(matches[0], Compiled)
+    traces = [Trace([], [], compiled=compiled) for _ in matches]
+    games = [_moves(match, teams, steps, seed, trace) for match, trace in zip(matches, traces, strict=True)]
+    broke = [""] * len(matches)
+    for told in zip_longest(*games, fillvalue=""):
+        broke = [before or now for before, now in zip(broke, told, strict=True)]
+    return [trace._replace(broke=error) for trace, error in zip(traces, broke, strict=True)]
+
+
+def _moves(match: Match, teams: dict[str, Spec], steps: int, seed: int, trace: Trace) -> Iterator[str]:
+    """Legal actions at random, the same for equal seeds; the exception that ends it, or nothing after each step."""
+    rng, moments, episode = np.random.default_rng(seed), trace.moments, 0
+    try:
+        for _ in range(steps + 1):
+            fresh = not moments or moments[-1].over
+            if fresh:
+                moment, episode = match.reset(seed + episode), episode + 1
+            else:
+                moment = match.step({team: _any(rng, spec, moments[-1].teams[team]) for team, spec in teams.items()})
+            moments.append(jax.tree.map(np.array, moment)._replace(over=bool(moment.over)))
+            trace.first.append(getattr(match, "opens", fresh))
+            yield ""
+    except Broken as error:
+        yield str(error)
+    except Exception:
+        yield traceback.format_exc(limit=-6)
+
+
+def _any(rng: np.random.Generator, spec: Spec, seen: Glance) -> np.ndarray:
+    if isinstance(spec.action, Box):
+        return rng.uniform(spec.action.low, spec.action.high, (spec.n, spec.action.size)).astype(np.float32)
+    draws = rng.random(seen.legal.shape) * seen.legal + 1e-9 * seen.legal
+    return draws.argmax(-1).astype(np.int32)
+
+
+# -- rules ------------------------------------------------------------------------------------------------------
+
+
+def _runs(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
+    """It plays without an error."""
+    if one.broke:
+        yield Finding("", len(one.moments), one.broke)
+
+
+def _spaces(teams: dict[str, Spec], one: Trace, other: Trace, again: Trace, strict: Trace) -> Iterator[Finding]:
+    """Observations lie in the spaces they were promised in."""
+    if strict.broke and not one.broke:
+        yield Finding("", len(strict.moments), strict.broke)
+
+
+def _shapes(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
+    """What is seen has the promised shapes."""
+    for step, moment in enumerate(one.moments):
+        for team, spec in teams.items():
+            for what in _misshapen(spec, moment.teams.get(team)):
+                yield Finding(f"team {team}", step, what)
+            if moment.state.shape != (spec.state,):
+                yield Finding(f"team {team}", step, f"the state has shape {moment.state.shape}, not ({spec.state},)")
+
+
+def _finite(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
+    """Observations and rewards are finite."""
+    for row in _rows(teams, one):
+        for name, what in {"obs": "its observation holds", "reward": "its reward is"}.items():
+            numbers = np.atleast_1d(getattr(row.seen, name)[row.i])
+            wrong = numbers[~np.isfinite(numbers)]
+            if wrong.size:
+                yield Finding(row.agent, row.step, f"{what} {wrong[0]:g}")
+
+
+def _state(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
+    """The state is finite."""
+    for step, moment in enumerate(one.moments):
+        wrong = moment.state[~np.isfinite(moment.state)]
+        if wrong.size and all(np.isfinite(seen.obs).all() for seen in moment.teams.values()):  # else it is theirs
+            yield Finding("", step, f"it holds {wrong[0]:g}")
+
+
+def _masks(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
+    """Whoever is alive has a legal action."""
+    for row in _rows(teams, one):
+        last = one.compiled and one.first[row.step + 1 : row.step + 2] != [False]  # nobody acts where an episode ends
+        if row.seen.alive[row.i] and not row.seen.legal[row.i].any() and not last:
+            yield Finding(row.agent, row.step, "it has none")
+
+
+def _openings(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
+    """An episode opens with somebody alive and nothing earned."""
+    for row in _rows(teams, one):
+        if one.first[row.step] and row.seen.reward[row.i]:
+            yield Finding(row.agent, row.step, f"it has earned {row.seen.reward[row.i]:g}")
+    for step, moment in enumerate(one.moments):
+        if one.first[step] and not any(seen.alive.any() for seen in moment.teams.values()):
+            yield Finding("", step, "nobody is alive")
+
+
+def _absent(teams: dict[str, Spec], one: Trace, other: Trace, again: Trace, strict: Trace) -> Iterator[Finding]:
+    """The dead earn nothing of their own after the step at which they died."""
+    for row in _rows(teams, strict):  # where such rewards are shown, which nobody is trained with
+        shared = (row.seen.reward == row.seen.reward[row.i]).all() and len(row.seen.reward) > 1  # it is the team's
+        if strict.first[row.step] or row.seen.alive[row.i] or not row.seen.reward[row.i] or shared:
+            continue
+        if not strict.moments[row.step - 1].teams[row.team].alive[row.i]:
+            yield Finding(row.agent, row.step, f"it was dead already and earned {row.seen.reward[row.i]:g}")
+
+
+def _discounts(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
+    """A discount is 0 or 1."""
+    for row in _rows(teams, one):
+        if row.seen.discount[row.i] not in (0.0, 1.0):
+            yield Finding(row.agent, row.step, f"it is {row.seen.discount[row.i]:g}")
+
+
+def _seeds(teams: dict[str, Spec], one: Trace, other: Trace, again: Trace, strict: Trace) -> Iterator[Finding]:
+    """Equal seeds give equal episodes."""
+    apart = _difference(teams, one, other)
+    if apart and not _difference(teams, again, strict):
+        row, name = apart
+        cure = "make one for each game, as in self.rng = np.random.default_rng(seed)"
+        what = f"a match beside it shows another {name}: games share a generator, such as np.random.seed sets; {cure}"
+        yield Finding(row.agent, row.step, what)
+        return
+    for where, trace in {"another match": other, "the same match, once more,": again}.items():
+        found = _difference(teams, one, trace)
+        if found:
+            row, name = found
+            yield Finding(row.agent, row.step, f"{where} shows another {name} after the same seed and actions")
+
+
+def _difference(teams: dict[str, Spec], one: Trace, other: Trace) -> tuple[Row, str] | None:
+    """Who is first shown something else in the other trace, and what."""
+    for mine, row in zip(_rows(teams, one), _rows(teams, other), strict=False):
+        for name, a, b in zip(Glance._fields, mine.seen, row.seen, strict=True):
+            if not np.array_equal(a[row.i], b[row.i], equal_nan=True):
+                return row, name
+    return None
+
+
+def _ends(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
+    """Episodes end."""
+    if sum(one.first) < 2 and not one.broke and not one.moments[-1].over:
+        cure = "" if one.compiled else ", or give it a limit (--env.limit)"
+        yield Finding("", len(one.moments) - 1, f"none has ended yet: check for longer (--steps){cure}")
+
+
+RULES: tuple[Callable[..., Iterator[Finding]], ...] = (
+    _runs,
+    _spaces,
+    _shapes,
+    _finite,
+    _state,
+    _masks,
+    _openings,
+    _absent,
+    _discounts,
+    _seeds,
+    _ends,
+)
+
+
+class Row(NamedTuple):
+    """One agent at one step."""
+
+    step: int
+    team: str
+    agent: str
+    seen: Glance  # by its team
+    i: int  # its row there
+
+
+def _misshapen(spec: Spec, seen: Glance | None) -> Iterator[str]:
+    """What a team sees that has not the promised shape."""
+    if seen is None:
+        yield "it is told nothing"
+        return
+    rows, size = (spec.n,), spec.action.size
+    wanted = {"obs": (*rows, spec.obs), "legal": (*rows, size), "alive": rows, "reward": rows, "discount": rows}
+    for name, value in seen._asdict().items():
+        if value.shape != wanted[name]:
+            yield f"{name} has shape {value.shape}, not {wanted[name]}"
+
+
+def _rows(teams: dict[str, Spec], trace: Trace) -> Iterator[Row]:
+    """Up to the first step that cannot be read so."""
+    for step, moment in enumerate(trace.moments):
+        if any(what for team, spec in teams.items() for what in _misshapen(spec, moment.teams.get(team))):
+            return
+        for team, spec in teams.items():
+            for i, agent in enumerate(spec.agents):
+                yield Row(step, team, agent, moment.teams[team], i)

@@ -1,0 +1,204 @@
+"""The contract of a compiled game, and the base class that keeps it.
+
+A native game is batched by itself. Inside it the games axis `B` is the *last* axis of every array: selecting
+between worlds then broadcasts, and the physics runs along contiguous memory. `Game` turns that into the views of
+`types.py` and owns the clock, the time limit and the reset on the next step, so that a scenario is four functions of
+its world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from numbers import Integral
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..errors import ShoalError
+from ..render import Scene
+from ..types import Spec, View, line_up
+
+BLOCK = 64  # games whose observations are laid out together
+MOST = 1_000_000  # of anything a game counts
+CROWD = 1000  # agents, landmarks and the like of a game
+
+
+class Env(Protocol):
+    """Anything the compiled engine can play."""
+
+    name: str
+    teams: dict[str, Spec]
+
+    def reset(self, key: Array, games: int) -> tuple[Any, dict[str, View]]:
+        """Open `games` games."""
+        ...
+
+    def step(self, key: Array, state: Any, actions: dict[str, Array]) -> tuple[Any, dict[str, View]]:
+        """Advance every game by one step; a game that ended in the last step opens anew instead."""
+        ...
+
+
+class GameState(NamedTuple):
+    world: Any  # every leaf […,B]
+    clock: Array  # [B] int32 steps taken in this episode
+    over: Array  # [B] bool the episode ended with the last step
+
+
+class Game:
+    """Base of the native games: subclasses set `name`, `teams` and `limit` and write the first four methods."""
+
+    name: str
+    teams: dict[str, Spec]
+    limit: int  # steps after which time runs out
+    coloured = True  # teams are drawn in our colours
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Whatever way a game names its teams, they are lined up: nobody need think of it."""
+        super().__init_subclass__(**kwargs)
+        named = vars(cls).get("teams")
+        if isinstance(named, cached_property | property):
+            tell = named.func if isinstance(named, cached_property) else named.fget
+            assert tell, "a property is read"
+            lined = cached_property(lambda game: game.line_up(tell(game)))
+        elif isinstance(named, dict):
+            lined = cached_property(lambda game: game.line_up(named))
+        else:
+            return
+        lined.__set_name__(cls, "teams")
+        cls.teams = lined  # type: ignore[assignment]
+
+    def start(self, key: Array, games: int) -> Any:
+        """The opening world of `games` games."""
+        raise NotImplementedError
+
+    def advance(self, key: Array, world: Any, actions: dict[str, Array]) -> Any:
+        """The world after the teams' actions, `[N,B]` int (Discrete) or `[N,A,B]` float (Box)."""
+        raise NotImplementedError
+
+    def observe(self, world: Any) -> dict[str, Array]:
+        """What each team's agents see, `[N,F,B]`, padded to the team's widest agent."""
+        raise NotImplementedError
+
+    def reward(self, world: Any) -> dict[str, Array]:
+        """What each agent earned by the step that made this world, `[N,B]`."""
+        raise NotImplementedError
+
+    def terminal(self, world: Any, clock: Array) -> Array | None:
+        """`[B]` True where the task itself has ended, `clock [B]` steps into the episode; None if it never does."""
+        return None
+
+    def alive(self, world: Any) -> dict[str, Array] | None:
+        """`[N,B]` per team; None if nobody ever dies. `advance` must not heed what the dead do."""
+        return None
+
+    def legal(self, world: Any) -> dict[str, Array]:
+        """`[N,A,1 or B]` per team; by default the padding beyond an agent's own actions is illegal."""
+        masks = {}
+        for team, spec in self.teams.items():
+            sizes = jnp.asarray(spec.action_sizes or (spec.action.size,) * spec.n)
+            masks[team] = (jnp.arange(spec.action.size) < sizes[:, None])[..., None]
+        return masks
+
+    def state(self, world: Any, obs: dict[str, Array]) -> Array:
+        """The global state `[B,S]`: by default every agent's observation `[B,N,F]`, joined, without padding."""
+        parts = []
+        for team, spec in self.teams.items():
+            if all(size == spec.obs for size in spec.obs_sizes):
+                parts.append(obs[team].reshape(obs[team].shape[0], -1))
+            else:
+                parts += [obs[team][:, i, :size] for i, size in enumerate(spec.obs_sizes)]
+        return jnp.concatenate(parts, axis=1)
+
+    def scene(self, world: Any, actions: dict[str, np.ndarray]) -> Scene:
+        """What one game looks like, to be drawn: its `world` without `B`, and the `actions` that led there, `[N]` or
+        `[N,A]` by team; none at the opening."""
+        raise NotImplementedError
+
+    def drawable(self) -> None:
+        """Refuse to be drawn if nobody has said how."""
+        if type(self).scene is Game.scene:
+            raise ShoalError(f"{self.name} cannot be drawn: give it a scene, as docs/adding-a-game.md shows")
+
+    def pictures(self, states: Sequence[GameState], actions: Sequence[dict[str, np.ndarray]], game: int) -> Iterator:
+        """`[H,W,3]` of each instant of an episode of one of the games; the actions are those that led there."""
+        from ..render.draw import draw
+
+        worlds = [jax.tree.map(lambda leaf: np.asarray(leaf)[..., game], state.world) for state in states]
+        did = [{team: np.asarray(action)[game] for team, action in one.items()} for one in actions]
+        return draw([self.scene(world, one) for world, one in zip(worlds, did, strict=True)], self.teams)
+
+    def line_up(self, teams: dict[str, Spec]) -> dict[str, Spec]:
+        """The teams, each told what follows from all of them together."""
+        return line_up(teams, joined=type(self).state is Game.state)
+
+    def reset(self, key: Array, games: int) -> tuple[GameState, dict[str, View]]:
+        world = self.start(key, games)
+        state = GameState(world, jnp.zeros(games, jnp.int32), jnp.zeros(games, bool))
+        return state, self._views(world, jnp.ones(games, bool), jnp.zeros(games, bool))
+
+    def step(self, key: Array, state: GameState, actions: dict[str, Array]) -> tuple[GameState, dict[str, View]]:
+        first = state.over
+        inward = {team: jnp.moveaxis(action, 0, -1) for team, action in actions.items()}
+        world = self.advance(key, state.world, inward)
+        world = jax.lax.cond(first.any(), self._reopen, _as_it_is, key, first, world)
+        clock = jnp.where(first, 0, state.clock + 1)
+        ended = self.terminal(world, clock)
+        ended = jnp.zeros_like(first) if ended is None else ended & ~first
+        over = ended | (clock >= self.limit)
+        return GameState(world, clock, over), self._views(world, first, ended)
+
+    def _reopen(self, key: Array, first: Array, world: Any) -> Any:
+        # A stream of its own, drawn only here: deriving a key costs as much as the physics of a small game.
+        fresh = self.start(jax.random.fold_in(key, 1), first.shape[0])
+        return jax.tree.map(lambda new, old: jnp.where(first, new, old), fresh, world)
+
+    def _outward(self, world: Any, games: int) -> dict[str, Array]:
+        """Observations `[B,N,F]`, made block by block: rows a power of two apart would fight for one cache set."""
+        if games % BLOCK or games == BLOCK:
+            return {team: jnp.moveaxis(obs, -1, 0) for team, obs in self.observe(world).items()}
+        blocks = jax.tree.map(lambda x: x.reshape(*x.shape[:-1], games // BLOCK, BLOCK), world)
+        seen = jax.vmap(self.observe, in_axes=-2)(blocks)
+        return {team: jnp.moveaxis(obs, -1, 1).reshape(games, *obs.shape[1:-1]) for team, obs in seen.items()}
+
+    def _views(self, world: Any, first: Array, ended: Array) -> dict[str, View]:
+        games = first.shape[0]
+        rewards, legal, alive = self.reward(world), self.legal(world), self.alive(world)
+        obs = self._outward(world, games)
+        state = self.state(world, obs)
+        views = {}
+        for team, spec in self.teams.items():
+            living = jnp.ones((games, spec.n), bool) if alive is None else alive[team].T
+            views[team] = View(
+                obs=obs[team],
+                state=state,
+                legal=jnp.broadcast_to(jnp.moveaxis(legal[team], -1, 0), (games, spec.n, spec.action.size)),
+                alive=living,
+                first=first,
+                reward=jnp.where(first, 0.0, rewards[team]).T,
+                discount=(living & ~ended[:, None]).astype(jnp.float32),
+            )
+        return views
+
+
+def _as_it_is(key: Array, first: Array, world: Any) -> Any:
+    return world
+
+
+def at_least(least: int, most: int = MOST, **options: Any) -> None:
+    """Refuse an option that is not a whole number, or too small or too large a one."""
+    for option, value in options.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+            raise ShoalError(f"{option} must be a whole number of at least {least}, not {value!r}.")
+        if int(value) > most:
+            raise ShoalError(f"{option} must be at most {most:,}, not {value}.")
+
+
+def within(low: float, high: float, **options: Any) -> None:
+    """Refuse an option that is not a number between `low` and `high`."""
+    for option, value in options.items():
+        if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
+            raise ShoalError(f"{option} must be a number between {low:g} and {high:g}, not {value!r}.")

@@ -1,0 +1,35 @@
+"""How a game on the host breaks, and when that is too often."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...errors import ShoalError
+
+
+class Fault(NamedTuple):
+    """How a match broke."""
+
+    env: str
+    game: int
+    episode: int
+    seed: int
+    step: int  # of the episode
+    report: str  # the traceback, or what happened to the process
+
+    @property
+    def where(self) -> str:
+        return f"{self.env}, game {self.game}, episode {self.episode}, seed {self.seed}, step {self.step}"
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.report}"
+
+
+class TooManyFaults(ShoalError):
+    """An environment broke more often than can be borne."""
+
+    exit_code = 1
+
+    def __init__(self, sentence: str, last: Fault):
+        super().__init__(f"{sentence} in {last.where}")
+        self.detail = last.report

@@ -1,0 +1,178 @@
+"""The contract of a game on the host: one match in plain Python and numpy, as an adapter makes it."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ...errors import ShoalError
+from ...types import Spec
+
+
+class Glance(NamedTuple):
+    """What one team receives at one instant of one match: a `View` without the games axis."""
+
+    obs: np.ndarray  # [N,F] float32, or uint8 where the spec says pixels
+    legal: np.ndarray  # [N,A] bool
+    alive: np.ndarray  # [N] bool
+    reward: np.ndarray  # [N] float32
+    discount: np.ndarray  # [N] float32
+
+
+class Moment(NamedTuple):
+    """One instant of a match."""
+
+    teams: dict[str, Glance]
+    state: np.ndarray  # [S] float32
+    over: bool  # the episode has ended with this instant
+
+
+class Match(Protocol):
+    """One game on the host."""
+
+    teams: dict[str, Spec]
+
+    def reset(self, seed: int) -> Moment:
+        """Open an episode; equal seeds open equal ones."""
+        ...
+
+    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+        """Advance by an action of every agent of every team: `[N]` int32 (Discrete) or `[N,A]` float32 (Box)."""
+        ...
+
+    def render(self) -> np.ndarray:
+        """A picture of this instant, `[H,W,3]` uint8; only of a match that was opened for it."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
+class Broken(Exception):
+    """A match that does not keep the contract; the message says what it broke and for whom."""
+
+
+class Mismatch(ShoalError):
+    """A match that is not played by those who were agreed on: nothing that it shows could be told apart."""
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """An environment on the host, by its id: who plays, and how to open a match of it."""
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+    told: dict[str, Spec] | None = field(default=None, compare=False)  # who plays, where that is known already
+    draws: bool = False  # its matches can be looked at
+    watched: bool = field(default=False, compare=False)  # a process of its own tells who plays, not this one
+    patience: float = field(default=60.0, compare=False)  # seconds that it has for that
+
+    @cached_property
+    def teams(self) -> dict[str, Spec]:
+        return self.told or self.try_out()
+
+    def try_out(self) -> dict[str, Spec]:
+        """Open a match and close it again: who plays. One that is to be drawn must show a picture."""
+        from .watched import probe
+
+        if self.watched:
+            return probe(self.name, self.options, self.patience, self.draws)
+        match = self.open()
+        try:
+            return self.seen(match)
+        finally:
+            close(match)
+
+    @property
+    def stateless(self) -> Hosted:
+        """The same for those who do not look at its state, which may be slow to make: it has none."""
+        return replace(self, options=self.options | {"state": None}, told=_stateless(self.teams))
+
+    def open(self) -> Match:
+        """A match, played by those who were told of before."""
+        from ..adapters import open_match
+
+        match = open_match(self.name, self.options, self.draws)
+        if self.told:
+            self._compare(match)
+        return match
+
+    def seen(self, match: Match) -> dict[str, Spec]:
+        """Who plays in a match, if it can be learnt from; one that is to be drawn is."""
+        for team, spec in match.teams.items():
+            if not spec.obs:
+                raise ShoalError(
+                    f"{self.name} shows team {team!r} nothing at all (observations of size 0): give its agents at"
+                    " least one number to see, such as a 0"
+                )
+        if self.draws:
+            try:
+                match.reset(0)
+                match.render()
+            except Exception as error:
+                what = str(error) if isinstance(error, Broken | ShoalError) else f"{type(error).__name__}: {error}"
+                raise ShoalError(f"{self.name} cannot be drawn: {what}") from error
+        return match.teams
+
+    def _compare(self, match: Match) -> None:
+        found = _stateless(match.teams) if self.options.get("state", True) is None else match.teams
+        what = unlike(self.teams, found)
+        if what:
+            close(match)
+            raise Mismatch(
+                f"{self.name} is not the same each time it is made: {what}; agents, their order and their spaces"
+                " must be fixed (a set has no order)"
+            )
+
+
+def close(match: Match) -> None:
+    """It may be broken: what closing it says does not matter."""
+    with contextlib.suppress(Exception, SystemExit):
+        match.close()
+
+
+def unlike(agreed: dict[str, Spec], found: dict[str, Spec]) -> str:
+    """The first thing in which those who play are not those who were agreed on; empty if there is none."""
+    if list(agreed) != list(found):
+        return f"it has the teams {', '.join(found)}, where it had {', '.join(agreed)}"
+    for team, spec in agreed.items():
+        for name, told in vars(spec).items():
+            now = getattr(found[team], name)
+            if now != told:
+                return f"team {team!r} has the {FACTS.get(name, name)} {_told(now)}, where it had {_told(told)}"
+    return ""
+
+
+FACTS = {  # of a spec, as a user calls them
+    "obs": "observation size",
+    "state": "state size",
+    "action": "action space",
+    "obs_sizes": "observation sizes",
+    "action_sizes": "action sizes",
+    "rivals": "size of rivals' actions",
+    "pixels": "image size",
+    "joined": "joined state",
+}
+
+
+def _told(fact: Any) -> str:
+    return (", ".join(map(str, fact)) or "none") if isinstance(fact, tuple) else str(fact)
+
+
+def _stateless(teams: dict[str, Spec]) -> dict[str, Spec]:
+    return {team: replace(spec, state=0, joined=False) for team, spec in teams.items()}
+
+
+def to_json(teams: dict[str, Spec]) -> dict[str, Any]:
+    """Who plays, as plain JSON values."""
+    return {team: spec.to_json() for team, spec in teams.items()}
+
+
+def from_json(plain: dict[str, Any]) -> dict[str, Spec]:
+    """What `to_json` wrote."""
+    return {team: Spec.from_json(spec) for team, spec in plain.items()}

@@ -1,0 +1,94 @@
+"""A worker process: plays its share of an arena's games, or tells what an environment is, under a guard."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from . import guard
+
+
+def main(about: dict[str, Any]) -> None:
+    """Do what we were started for; the first answer is that we are ready."""
+    guard.fork(about["orders"], about["answers"])
+    import faulthandler
+    import traceback
+
+    from ...errors import ShoalError
+
+    faulthandler.enable()
+    faulthandler.register(guard.FORWARDED, all_threads=False)
+    say = _Voice(about["answers"])
+    try:
+        TASKS[about["task"]](about, say)
+    except ShoalError as error:
+        say({"error": str(error), "detail": error.detail, "exit_code": error.exit_code})
+    except Exception as error:
+        what = f"{about['env']} does not keep the contract of environments: {type(error).__name__}: {error}"
+        say({"error": what, "detail": traceback.format_exc(limit=-8), "exit_code": 2})
+
+
+class _Voice:
+    """Answers with lines."""
+
+    def __init__(self, answers: int):
+        self.answers, self.owner = answers, os.getpid()
+
+    def __call__(self, what: Any) -> None:
+        if os.getpid() != self.owner:  # an environment has forked, and its child came back here
+            os._exit(1)
+        line = json.dumps(what, default=_plain).encode() + b"\n"
+        try:
+            while line:
+                line = line[os.write(self.answers, line) :]
+        except BrokenPipeError:
+            pass  # nobody listens any more: the next order says so too
+
+
+def _plain(number: Any) -> Any:
+    """Of numpy's."""
+    return number.tolist()
+
+
+def _play(about: dict[str, Any], say: Callable[[Any], None]) -> None:
+    """Answer every order with the faults of that step, or with pictures."""
+    from .match import Hosted, from_json
+    from .shared import shared
+    from .table import Table
+
+    env = Hosted(about["env"], about["options"], from_json(about["teams"]), about["draws"])
+    with os.fdopen(about["memory"], "r+b") as memory:
+        table = Table(env, shared(memory, env.teams, about["games"]), range(*about["part"]), about["seed"])
+    say([])
+    while order := os.read(about["orders"], 1):
+        say(table.draw() if order == b"d" else table.step())
+    table.close()
+
+
+def _probe(about: dict[str, Any], say: Callable[[Any], None]) -> None:
+    """Who plays; with `draws`, whether it can be looked at."""
+    from .match import Hosted, close, to_json
+
+    say([])
+    env = Hosted(about["env"], about["options"], draws=about["draws"])
+    match = env.open()
+    say(to_json(env.seen(match)))
+    close(match)
+
+
+def _check(about: dict[str, Any], say: Callable[[Any], None]) -> None:
+    from ..watched_check import narrate
+
+    say([])
+    narrate(about, say)
+
+
+TASKS = {"play": _play, "probe": _probe, "check": _check}
+
+if __name__ == "__main__":
+    words = json.load(sys.stdin)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    main(words)

@@ -1,0 +1,138 @@
+"""Games of JaxMARL."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ...errors import ShoalError
+from ...types import Discrete, Spec, line_up
+from ..adapters.teams import side_of
+from ..game import Env
+from .base import ALONE, Borrowed, Seen, clock_of, pad, row
+from .options import installed, known_id, known_options, look_up, parameters, politely, space_of, unlike, widest
+
+SMAX = ("SMAX", "HeuristicEnemySMAX", "LearnedPolicyEnemySMAX")
+TABLES = (  # option, the games that have it, and where the package keeps what it may be called
+    ("scenario", SMAX, "smax.smax_env", "MAP_NAME_TO_SCENARIO"),
+    ("layout", ("overcooked",), "overcooked", "overcooked_layouts"),
+    ("layout", ("overcooked_v2",), "overcooked_v2.layouts", "overcooked_v2_layouts"),
+)
+
+
+class Jaxmarl(Borrowed):
+    """A game of JaxMARL: teams by the agents' names, `ally_0` and `ally_1` are of team `ally`."""
+
+    coloured = True  # teams are drawn in our colours
+
+    def __init__(self, name: str, env: Any, one_team: bool = False) -> None:
+        self.name, self.env = f"jaxmarl:{name}", env
+        obs, world = jax.eval_shape(env.reset, jax.random.PRNGKey(0))
+        if not isinstance(obs, dict) or any(getattr(obs.get(agent), "shape", None) is None for agent in env.agents):
+            raise ShoalError(f"{self.name} does not tell observations agent by agent and cannot be played.")
+        self.lists_legal = self._lister()
+        self.lineup: dict[str, list[str]] = {}
+        for agent in env.agents:
+            self.lineup.setdefault(ALONE if one_team else side_of(str(agent)), []).append(agent)
+        self.sizes = {agent: math.prod(obs[agent].shape) for agent in env.agents}
+        self.spaces = {agent: space_of(env.action_space(agent), self.name) for agent in env.agents}
+        self.own_state = "world_state" in obs or hasattr(env, "get_world_state")
+        width = jax.eval_shape(self._state, obs, world).shape[0]
+        self.teams = line_up(
+            {team: self._spec(agents, width) for team, agents in self.lineup.items()}, not self.own_state
+        )
+        if hasattr(env, "max_steps") and clock_of(world):
+            self.limit = int(env.max_steps)
+
+    def _spec(self, agents: list[str], state: int) -> Spec:
+        sizes, spaces = [self.sizes[agent] for agent in agents], [self.spaces[agent] for agent in agents]
+        names = tuple(str(agent) for agent in agents)
+        acts = [space.size for space in spaces]
+        action = widest(spaces, self.name)
+        return Spec(names, max(sizes), state, action, obs_sizes=unlike(sizes), action_sizes=unlike(acts))
+
+    def _lister(self) -> Callable[[Any], dict[str, Array]] | None:
+        """What lists legal actions, if anything does: the base class has the method, too, but not written."""
+        base = installed("jaxmarl").environments.MultiAgentEnv.get_avail_actions
+        if type(self.env).get_avail_actions is not base:
+            return self.env.get_avail_actions
+        return getattr(self.env, "get_legal_moves", None)
+
+    def open(self, key: Array) -> tuple[Any, Seen]:
+        obs, world = self.env.reset(key)
+        return world, self._opening(self._obs(obs), self._legal(world), self._state(obs, world))
+
+    def move(self, key: Array, world: Any, actions: dict[str, Array]) -> tuple[Any, Seen]:
+        told = {agent: self._act(agent, actions[team][i]) for team, i, agent in self._everyone()}
+        obs, world, reward, done, _ = self.env.step_env(key, world, told)
+        over = jnp.asarray(done["__all__"], bool)
+        alive = self._by_team({agent: ~jnp.asarray(done[agent], bool) for agent in self.env.agents})
+        discount = {team: (living & ~over).astype(jnp.float32) for team, living in alive.items()}
+        rewards = self._by_team({agent: jnp.asarray(reward[agent], jnp.float32) for agent in self.env.agents})
+        state = self._state(obs, world)
+        return world, Seen(self._obs(obs), self._legal(world), alive, rewards, discount, state, over)
+
+    def _everyone(self) -> Iterable[tuple[str, int, str]]:
+        return ((team, i, agent) for team, agents in self.lineup.items() for i, agent in enumerate(agents))
+
+    def _by_team(self, values: dict[str, Array]) -> dict[str, Array]:
+        return {team: jnp.stack([values[agent] for agent in agents]) for team, agents in self.lineup.items()}
+
+    def _act(self, agent: str, action: Array) -> Array:
+        space = self.spaces[agent]
+        if isinstance(space, Discrete):
+            return action
+        return action[: space.size].clip(jnp.asarray(space.low), jnp.asarray(space.high))
+
+    def _obs(self, obs: dict[str, Array]) -> dict[str, Array]:
+        widths = {agent: self.teams[team].obs for team, _, agent in self._everyone()}
+        return self._by_team({agent: pad(row(obs[agent]), width) for agent, width in widths.items()})
+
+    def _legal(self, world: Any) -> dict[str, Array]:
+        """Padding is illegal, and so is what the package's own list leaves out."""
+        listed = self.lists_legal(world) if self.lists_legal else {}
+        rows = {}
+        for team, _, agent in self._everyone():
+            space = self.spaces[agent]
+            row = jnp.ones(space.size, bool)
+            if isinstance(space, Discrete) and agent in listed:
+                row = jnp.asarray(listed[agent], bool)
+            rows[agent] = pad(row, self.teams[team].action.size)
+        return self._by_team(rows)
+
+    def _state(self, obs: dict[str, Array], world: Any) -> Array:
+        if "world_state" in obs:
+            return row(obs["world_state"])
+        if self.own_state:
+            return jnp.concatenate([row(part) for part in jax.tree.leaves(self.env.get_world_state(world))])
+        return jnp.concatenate([row(obs[agent]) for _, _, agent in self._everyone()])
+
+
+def make_jaxmarl(name: str, options: dict[str, Any]) -> Env:
+    """`jaxmarl:<name>`; the options are those of the game's class, maps and layouts by name, and `one_team`."""
+    package = installed("jaxmarl")
+    known_id("jaxmarl", name, package.registered_envs)
+    options = dict(options)
+    one_team = options.pop("one_team", False)
+    if not isinstance(one_team, bool):
+        raise ShoalError(f"one_team must be True or False, not {one_team!r}.")
+    with politely(f"jaxmarl:{name}", options):
+        known = {"one_team", *parameters(package.make(name))} if options else set()
+        known_options(f"jaxmarl:{name}", options, known)
+        return Jaxmarl(name, package.make(name, **_by_name(name, options)), one_team)
+
+
+def _by_name(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Options with the maps of SMAX and the layouts of Overcooked, which its classes want as objects, looked up."""
+    named = dict(options)
+    for option, games, module, table in TABLES:
+        if name in games and isinstance(options.get(option), str):
+            known = getattr(importlib.import_module(f"jaxmarl.environments.{module}"), table)
+            named[option] = look_up(option, options[option], known)
+    return named

@@ -1,0 +1,102 @@
+"""Games of jumanji."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ...errors import ShoalError
+from ...types import Box, Discrete, Space, Spec
+from ..game import Env
+from .base import ALONE, Borrowed, Seen, clock_of, row
+from .options import installed, known_id, known_options, numbers, parameters, politely
+
+VIEWS = ("agents_view", "searcher_views")  # parts of jumanji's observations that are each agent's own
+PRODUCT = 10_000  # most actions that several choices at once may make
+
+
+class Jumanji(Borrowed):
+    """A game of jumanji: a team of its agents, or of one who makes all choices at once."""
+
+    def __init__(self, name: str, env: Any) -> None:
+        self.name, self.env = f"jumanji:{name}", env
+        world, step = jax.eval_shape(env.reset, jax.random.PRNGKey(0))
+        self.shape = tuple(env.action_spec.shape)
+        agents = getattr(env, "num_agents", None)
+        self.together = agents is not None and self.shape[:1] == (agents,)
+        self.agents = int(agents or 1) if self.together else 1
+        self.choices: tuple[int, ...] = ()
+        action = self._action(env.action_spec)
+        state, obs = (x.shape[-1] for x in jax.eval_shape(self._read, step.observation))
+        names = tuple(f"{ALONE}_{i}" for i in range(self.agents))
+        self.teams = {ALONE: Spec(names, obs, state, action, joined=self.agents == 1)}
+        if isinstance(getattr(env, "time_limit", None), int) and clock_of(world):
+            self.limit = env.time_limit
+
+    def _action(self, spec: Any) -> Space:
+        if not hasattr(spec, "num_values"):
+            if self.together and len(self.shape) == 2 and jnp.issubdtype(spec.dtype, jnp.floating):
+                low, high = (np.broadcast_to(bound, self.shape)[0] for bound in (spec.minimum, spec.maximum))
+                return Box(numbers(low), numbers(high))
+            raise ShoalError(f"{self.name} has a kind of actions that Shoal does not know: {spec}.")
+        counts = [int(count) for count in np.ravel(spec.num_values)]
+        if self.together:
+            if len(set(counts)) > 1:
+                raise ShoalError(f"{self.name} has agents with different numbers of actions, {counts}.")
+            return Discrete(counts[0])
+        if math.prod(counts) > PRODUCT:
+            raise ShoalError(f"{self.name} has {math.prod(counts)} actions, more than the {PRODUCT} Shoal will list.")
+        self.choices = tuple(counts)
+        return Discrete(math.prod(counts))
+
+    def open(self, key: Array) -> tuple[Any, Seen]:
+        world, step = self.env.reset(key)
+        state, obs = self._read(step.observation)
+        return world, self._opening({ALONE: obs}, self._legal(step.observation), state)
+
+    def move(self, key: Array, world: Any, actions: dict[str, Array]) -> tuple[Any, Seen]:
+        world, step = self.env.step(world, self._told(actions[ALONE]))
+        state, obs = self._read(step.observation)
+        seen = self._opening({ALONE: obs}, self._legal(step.observation), state)
+        return world, seen._replace(
+            reward={ALONE: jnp.broadcast_to(step.reward, (self.agents,)).astype(jnp.float32)},
+            discount={ALONE: jnp.broadcast_to(step.discount, (self.agents,)).astype(jnp.float32)},
+            over=step.last(),
+        )
+
+    def _told(self, action: Array) -> Array:
+        """Actions as the package wants them."""
+        space = self.teams[ALONE].action
+        if isinstance(space, Box):
+            return action.clip(jnp.asarray(space.low), jnp.asarray(space.high))
+        if self.together:
+            return action
+        return jnp.stack(jnp.unravel_index(action[0], self.choices)).reshape(self.shape)
+
+    def _read(self, observation: Any) -> tuple[Array, Array]:
+        """The state, which is all that is observed, and of that what each agent sees: its own view, what all see."""
+        parts = {part: value for part, value in observation._asdict().items() if part != "action_mask"}
+        own = [parts.pop(part).reshape(self.agents, -1) for part in VIEWS if self.together and part in parts]
+        common = jnp.concatenate([jnp.zeros(0), *(row(leaf) for leaf in jax.tree.leaves(parts))])
+        seen = jnp.concatenate([*own, jnp.broadcast_to(common, (self.agents, common.shape[0]))], -1)
+        return jnp.concatenate([*(view.ravel() for view in own), common]), seen.astype(jnp.float32)
+
+    def _legal(self, observation: Any) -> dict[str, Array]:
+        size = (self.agents, self.teams[ALONE].action.size)
+        mask = getattr(observation, "action_mask", None)
+        return {ALONE: jnp.ones(size, bool) if mask is None else mask.reshape(size)}
+
+
+def make_jumanji(name: str, options: dict[str, Any]) -> Env:
+    """`jumanji:<id>`; the options are the plain ones of the game's class, such as `time_limit`."""
+    package = installed("jumanji")
+    known_id("jumanji", name, package.registered_environments())
+    with politely(f"jumanji:{name}", options):
+        env = package.make(name)
+        known_options(f"jumanji:{name}", options, parameters(env))
+        return Jumanji(name, package.make(name, **options) if options else env)

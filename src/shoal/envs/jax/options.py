@@ -1,0 +1,90 @@
+"""What makes a package's game ours: its id and options held to what the package knows, its action spaces read."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ...errors import ShoalError, nearest
+from ...types import Box, Discrete, Space, side_by_side
+
+
+def installed(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ShoalError(f"{name} is not installed: pip install 'shoal[{name}]' ({error}).") from error
+
+
+def known_id(package: str, name: str, known: Iterable[str]) -> None:
+    known = sorted(known)
+    if name not in known:
+        hint = nearest(name, known)
+        raise ShoalError(f"{package} has no game '{name}'{hint}; it has {', '.join(known)}.")
+
+
+def known_options(env: str, options: dict[str, Any], known: set[str]) -> None:
+    for option in options:
+        if option not in known:
+            hint = nearest(option, known)
+            raise ShoalError(f"{env} has no option '{option}'{hint}; it knows {', '.join(sorted(known))}.")
+
+
+def look_up(option: str, value: str, known: dict[str, Any]) -> Any:
+    if value not in known:
+        raise ShoalError(f"There is no {option} '{value}'{nearest(value, known)}; there are {', '.join(known)}.")
+    return known[value]
+
+
+@contextlib.contextmanager
+def politely(env: str, options: dict[str, Any]) -> Any:
+    """Whatever a package says of options it cannot make a game with, as one sentence."""
+    try:
+        yield
+    except ShoalError:
+        raise
+    except Exception as error:
+        told = ", ".join(f"{option}={value!r}" for option, value in options.items()) or "no options"
+        raise ShoalError(f"{env} cannot be made with {told}: {type(error).__name__}: {error}") from error
+
+
+def parameters(env: Any) -> set[str]:
+    """Names that the constructor of a game, of its bases and of the game inside it take."""
+    kinds = [kind for kind in type(env).__mro__ if "__init__" in vars(kind) and kind is not object]
+    names = {name for kind in kinds for name in inspect.signature(kind.__init__).parameters}
+    inner = vars(env).get("_env")
+    return (names | (parameters(inner) if inner is not None else set())) - {"self", "kwargs", "env_kwargs"}
+
+
+def space_of(space: Any, env: str) -> Space:
+    """A package's action space as ours."""
+    if hasattr(space, "n"):
+        return Discrete(int(space.n))
+    if not hasattr(space, "low"):
+        raise ShoalError(f"{env} has a kind of actions that Shoal does not know: {space}.")
+    return Box(*(numbers(np.broadcast_to(bound, space.shape)) for bound in (space.low, space.high)))
+
+
+def widest(spaces: list[Space], env: str) -> Space:
+    """The action space that has room for each of a team's; of vectors, each agent's own bounds."""
+    counts = [space.n for space in spaces if isinstance(space, Discrete)]
+    boxes = [space for space in spaces if isinstance(space, Box)]
+    if counts and boxes:
+        raise ShoalError(f"{env} has a team with both kinds of actions, discrete and continuous.")
+    if counts:
+        return Discrete(max(counts))
+    return side_by_side(boxes)
+
+
+def unlike(sizes: list[int]) -> tuple[int, ...]:
+    """Each agent's own size, where they differ."""
+    return tuple(sizes) if len(set(sizes)) > 1 else ()
+
+
+def numbers(values: Any) -> tuple[float, ...]:
+    return tuple(float(value) for value in np.ravel(values))

@@ -1,0 +1,157 @@
+"""`shoal check-env` of an environment on the host: in a watched process, and what is done to that process counts.
+
+The process says before every call which one it is, and then what the check found (`check.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .check import RULES, Finding, Report, check, named
+from .host.match import Hosted, Match, Moment, from_json, to_json, unlike
+from .host.watched import PARTING, Lost, Watched, making, probe, verdict
+
+ERRORS = named(RULES[0])
+TIME = "Every call returns in time."
+PROCESS = "It leaves the process alone."
+CHILDREN = "It leaves no child processes behind."
+THREADS = "It leaves no threads behind."
+SAME = "It is the same in every process."
+MAKING = "its constructor"
+PROCESS_RULES = (TIME, PROCESS, CHILDREN, THREADS, SAME)
+
+
+@dataclass
+class Course:
+    """How a check goes, as its process tells."""
+
+    call: str = MAKING  # that it makes just now
+    step: int = 0
+    threads: tuple[str, ...] = ()  # that it has when all is closed
+    ended: bool = False  # nothing more is to come
+    report: Report | None = None
+    broken: dict[str, list[Finding]] = field(default_factory=dict)  # rules about the process
+
+    def hear(self, said: dict[str, Any]) -> None:
+        """Take in what it says."""
+        if "call" in said:
+            self.call, self.step = said["call"], said["step"]
+        if "raised" in said:
+            self.blame(ERRORS, said["raised"])
+        if "findings" in said:
+            rules = {rule: [Finding(*one) for one in found] for rule, found in said["findings"].items()}
+            self.report = Report(from_json(said["teams"]), said["steps"], said["episodes"], rules)
+        if "left" in said:
+            self.blame(CHILDREN, f"it leaves child processes: {', '.join(said['left'])}")
+        if "threads" in said:
+            self.threads, self.ended = tuple(said["threads"]), True
+
+    def mourn(self, lost: Lost) -> None:
+        """It says nothing more."""
+        if not self.ended:
+            self.blame(TIME if lost.seconds else PROCESS, verdict(lost, self.call))
+        elif lost.seconds:
+            what = f"a thread that does not end: {', '.join(self.threads)}" if self.threads else "its process busy"
+            self.blame(THREADS, f"it leaves {what}")
+
+    def blame(self, rule: str, what: str) -> None:
+        self.broken.setdefault(rule, []).append(Finding("", self.step, what))
+
+
+def check_env(env: Any, steps: int = 1000, seed: int = 0, patience: float = 60.0) -> Report:
+    """`check.check`, in a process of its own where the environment is somebody's Python."""
+    if not isinstance(env, Hosted):
+        return check(env, steps, seed)
+    course = Course()
+    about = {"task": "check", "env": env.name, "options": env.options, "steps": steps, "seed": seed}
+    with Watched(about) as process:
+        try:
+            process.ready()
+            while True:
+                course.hear(process.answer(lambda: _patience(course, patience)))
+        except Lost as lost:
+            course.mourn(lost)
+    if course.report and not course.broken:
+        told = unlike(course.report.teams, probe(env.name, env.options, patience))
+        if told:
+            course.blame(SAME, told)
+    return _reported(course)
+
+
+def _patience(course: Course, patience: float) -> float:
+    """Seconds it may be silent: in a call, while an environment is made, or while it ends."""
+    if course.ended:
+        return PARTING
+    return making(patience) if course.call == MAKING else patience
+
+
+def _reported(course: Course) -> Report:
+    """The report with the rules about the process; where there is none, those alone are known."""
+    unseen = Report({}, 0, 0, {named(rule): [] for rule in RULES})
+    report = course.report or unseen
+    rules = report.findings | {rule: [] for rule in PROCESS_RULES}
+    for rule, findings in course.broken.items():
+        rules[rule] = rules[rule] + findings
+    return report._replace(findings=rules)
+
+
+# -- in that process --------------------------------------------------------------------------------------------------
+
+
+def narrate(about: dict[str, Any], say: Callable[[Any], None]) -> None:
+    """Check an environment, and say how it goes."""
+    env = Narrated(about["env"], about["options"], say=say)
+    try:
+        report = check(env, about["steps"], about["seed"])
+    except Exception:
+        say({"raised": traceback.format_exc(limit=-6)})
+    else:
+        about = {"teams": to_json(report.teams), "steps": report.steps, "episodes": report.episodes}
+        say(about | {"findings": report.findings})
+    own = (thread for thread in threading.enumerate() if thread is not threading.main_thread() and not thread.daemon)
+    say({"threads": [thread.name for thread in own]})
+
+
+@dataclass(frozen=True)
+class Narrated(Hosted):
+    """Says before every call which one it is."""
+
+    say: Callable[[Any], None] = field(default=print, compare=False)
+
+    def open(self) -> Match:
+        self.say({"call": MAKING, "step": 0})
+        return Narration(super().open(), self.say)
+
+
+class Narration:
+    """A match that does so."""
+
+    def __init__(self, match: Match, say: Callable[[Any], None]):
+        self.match, self.say, self.taken = match, say, 0
+        self.teams = match.teams
+
+    def reset(self, seed: int) -> Moment:
+        self._tell("reset")
+        return self.match.reset(seed)
+
+    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+        self._tell("step")
+        return self.match.step(actions)
+
+    def render(self) -> np.ndarray:
+        self._tell("render")
+        return self.match.render()
+
+    def close(self) -> None:
+        self._tell("close")
+        self.match.close()
+
+    def _tell(self, call: str) -> None:
+        self.say({"call": call, "step": self.taken})
+        self.taken += 1

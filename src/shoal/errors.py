@@ -1,0 +1,19 @@
+"""Mistakes of the user's, told in one sentence that says what to change."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ShoalError(Exception):
+    """A mistake of the user's, told in one sentence that says what to change."""
+
+    exit_code = 2
+    detail = ""  # such as the traceback of somebody's environment, on lines of its own
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`, did you mean …?`, if anything known is near."""
+    near = difflib.get_close_matches(word, list(known), 1, cutoff=0.5)
+    return f", did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,136 @@
+"""What a team keeps to learn from.
+
+Written by hand because flashbax keeps games before time, scatters what it writes, and brings flax and tensorstore
+along; here a write is one slice, a draw is one gather, and both speak the stream's own axes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..types import Discrete, Spec, View, Window
+
+
+class Rollout(NamedTuple):
+    """On-policy memory: the window just played, once."""
+
+    carry: Any  # [B,…] the critic's carry at the window's first instant
+    window: Any = ()  # Window, between remembering and learning
+
+
+class Instant(NamedTuple):
+    """What a replay keeps of one instant: the actions are those that led here, as the reward is."""
+
+    view: View  # every field [B,…]
+    action: Array  # [B,N] or [B,N,A]
+    rivals: Array  # [B,M]
+
+
+class Drawn(NamedTuple):
+    """Windows drawn from a replay, each `[B]` a game of its own."""
+
+    window: Window
+    before: Array  # [1,B,N] or [1,B,N,A] the action that led to each window's first instant
+    rivals_after: Array  # [B,M] the other teams' actions at each window's last instant, where asked for
+    slot: Array  # [B] where each begins
+    game: Array  # [B]
+    importance: Array  # [B] at most 1; all 1 when drawn uniformly
+    largest: Array | float = 1.0  # what it was divided by for that
+
+
+class Replay(NamedTuple):
+    """Off-policy memory: a ring over the stream, so that no observation is kept twice.
+
+    Slots hold successive instants. The oldest stands where the next is written, and no window may run over that
+    place: its two sides are not successive.
+    """
+
+    ring: Instant  # every leaf [C,B,…]
+    priority: Array  # [C,B] of the window that begins there; [0,B] where all are alike
+    head: Array  # [] int32 slot of the next instant
+    size: Array  # [] int32 slots in use
+
+    def put(self, window: Window) -> Replay:
+        """Take in instants 1…T; instant 0 came with the window before. (The run's very first instant is not kept.)"""
+        block = instants(window)
+        fitting = jax.tree.map(lambda new, old: new if old.size else old[: len(new)], block, self.ring)
+        ring = jax.tree.map(
+            lambda old, new: jax.lax.dynamic_update_slice_in_dim(old, new, self.head, 0), self.ring, fitting
+        )
+        slots, steps = ring.action.shape[0], block.action.shape[0]
+        priority = self.priority
+        if priority.size:  # what is new is drawn as soon as what surprised most
+            most = priority.max()
+            fresh = jnp.full((steps, priority.shape[1]), jnp.where(most > 0, most, 1.0))
+            priority = jax.lax.dynamic_update_slice_in_dim(priority, fresh, self.head, 0)
+        return Replay(ring, priority, (self.head + steps) % slots, jnp.minimum(self.size + steps, slots))
+
+    def windows(self, length: int) -> Array:
+        """How many windows of so many instants there are in each game."""
+        return jnp.maximum(self.size - length + 1, 0)
+
+    def draw(self, key: Array, count: int, steps: int, ahead: bool, beta: float | Array = 1.0) -> Drawn:
+        """`count` windows of so many transitions; with `ahead`, the rivals' actions at their last instants too."""
+        slots, games = self.ring.action.shape[:2]
+        length = steps + 1 + ahead
+        if self.priority.size:
+            slot, game, importance = self._by_priority(key, count, length, beta)
+            largest = importance.max()
+            importance = importance / largest
+        else:
+            start, game = jax.random.bits(key, (2, count))  # 32 bits each: the remainder is even enough
+            start, game = (start % self.windows(length)).astype(int), (game % games).astype(int)
+            slot, importance = (self.head - self.size + start) % slots, jnp.ones(count)
+            largest = jnp.float32(1.0)
+        where = (slot + jnp.arange(length)[:, None]) % slots
+        found = jax.tree.map(lambda x: x[where, game], self.ring)
+        view = jax.tree.map(lambda x: x[: steps + 1], found.view)
+        window = Window(view, found.action[1 : steps + 1], (), (), (), found.rivals[1 : steps + 1])
+        return Drawn(window, found.action[:1], found.rivals[-1], slot, game, importance, largest)
+
+    def _by_priority(self, key: Array, count: int, length: int, beta: float | Array) -> tuple[Array, Array, Array]:
+        """In proportion to priority, with what undoes the bias (Schaul et al. 2016, §3.4), stratified."""
+        slots, games = self.priority.shape
+        age = (jnp.arange(slots) - self.head + self.size) % slots
+        rows = jnp.where(age < self.windows(length), self.priority.sum(1), 0.0)
+        below = jnp.cumsum(rows)
+        draw = (jnp.arange(count) + jax.random.uniform(key, (count,))) / count * below[-1]
+        draw = jnp.minimum(draw, jnp.nextafter(below[-1], 0.0))  # rounding must not lead past the last window
+        slot = jnp.searchsorted(below, draw, side="right")
+        inside = jnp.cumsum(self.priority[slot], axis=1)
+        left = draw - (below[slot] - rows[slot])
+        game = jnp.minimum((inside <= left[:, None]).sum(1), games - 1)
+        rarity = below[-1] / (self.priority[slot, game] * self.windows(length) * games)
+        return slot, game, rarity**beta
+
+    def rank(self, drawn: Drawn, surprise: Array) -> Replay:
+        """Give the windows drawn new priorities."""
+        if not self.priority.size:
+            return self
+        return self._replace(priority=self.priority.at[drawn.slot, drawn.game].set(surprise + 1e-6))
+
+
+def instants(window: Window) -> Instant:
+    """Instants 1…T of a window with the actions that led to them."""
+    return Instant(jax.tree.map(lambda x: x[1:], window.view), window.action, window.rivals)
+
+
+def empty(spec: Spec, games: int, slots: int, state: bool, rivals: bool, prioritised: bool) -> Replay:
+    """A replay of `slots` instants of each game, with or without the state and the rivals' actions."""
+    agents, size = (slots, games, spec.n), spec.action.size
+    view = View(
+        obs=jnp.zeros((*agents, spec.obs), jnp.uint8 if spec.pixels else jnp.float32),
+        state=jnp.zeros((slots, games, spec.state if state else 0)),
+        legal=jnp.zeros((*agents, size), bool),
+        alive=jnp.zeros(agents, bool),
+        first=jnp.zeros((slots, games), bool),
+        reward=jnp.zeros(agents),
+        discount=jnp.zeros(agents),
+    )
+    action = jnp.zeros(agents, jnp.int32) if isinstance(spec.action, Discrete) else jnp.zeros((*agents, size))
+    ring = Instant(view, action, jnp.zeros((slots, games, spec.rivals if rivals else 0)))
+    return Replay(ring, jnp.zeros((slots if prioritised else 0, games)), jnp.int32(0), jnp.int32(0))

@@ -1,0 +1,75 @@
+"""Why training may have diverged: what the game gives is looked at before the learner is blamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import algorithms
+from ..config.config import Config
+from ..engine.episodes import Episodes
+from ..engine.evaluate import Evaluator
+from ..types import Box, Clock, Spec, View
+
+HUGE = 1e6  # beyond which a number is more than nets and their squared errors bear
+GAMES, INSTANTS = 4, 200  # of random play that are looked at
+OTHERWISE = "try a smaller lr or max_grad_norm"
+
+
+def cause(config: Config, views: dict[str, View], before: Episodes) -> str:
+    """The first that is found, and what to do; `views` are the newest, `before` was played before any training."""
+    teams = config.game.teams
+    found = [*_narrow(teams), *_strange(config, views), *_rich(before)]
+    return next(iter(found), OTHERWISE)
+
+
+def _narrow(teams: dict[str, Spec]) -> Iterator[str]:
+    for team, spec in teams.items():
+        if isinstance(spec.action, Box):
+            flat = np.flatnonzero(np.asarray(spec.action.low) >= np.asarray(spec.action.high))
+            for place in flat[:1].tolist():
+                what = (
+                    f"dimension {place} of team {team}'s actions has no width (it is always {spec.action.low[place]:g})"
+                )
+                yield f"{what}: leave it out of the action space"
+
+
+def _strange(config: Config, views: dict[str, View]) -> Iterator[str]:
+    """Whatever is no number, or huge, at any instant: of random play, as a policy of no numbers would spoil others."""
+    fields = {"observation": "obs", "state": "state", "reward": "reward"}
+    for seen in [views] if config.hosted else _random_play(config):
+        for team, view in seen.items():
+            for what, name in fields.items():
+                numbers = np.abs(np.asarray(getattr(view, name), np.float64))
+                largest = float(numbers.max(initial=0.0))  # nan if there is any
+                if not largest <= HUGE:
+                    yield _told(team, what, largest)
+
+
+def _told(team: str, what: str, size: float) -> str:
+    whose = f"{'an' if what[0] == 'o' else 'a'} {what} of team {team}"
+    if not np.isfinite(size):
+        return f"{whose} was {size:g}: let the game give nothing but numbers"
+    return f"{whose} was as large as {size:.3g}: let the game scale it down"
+
+
+def _random_play(config: Config) -> Iterator[dict[str, View]]:
+    """What the teams of a compiled game see at every instant."""
+    guessers = {team: algorithms.chance(spec) for team, spec in config.game.teams.items()}
+    nothing: dict[str, Any] = {team: () for team in guessers}
+    clock = Clock(jnp.float32(0), jnp.float32(0))
+    instants = Evaluator(config.game, guessers, GAMES, False).instants(nothing, config.settings.seed, clock)
+    return (jax.device_get(tally.play.views) for tally, _ in islice(instants, INSTANTS))
+
+
+def _rich(before: Episodes) -> Iterator[str]:
+    """Rewards that were huge from the start, by what whole episodes earned."""
+    for team, rows in before.returns.items():
+        each = float(np.abs(rows / np.maximum(before.length, 1)[:, None]).max(initial=0.0))
+        if not each <= HUGE:
+            yield _told(team, "reward", each)

@@ -1,0 +1,204 @@
+"""Whole episodes on film: played as an evaluation plays them, on games and keys of their own, and drawn.
+
+A camera plays the very episodes that an evaluation of the same seed and number of episodes plays. Compiled games are
+drawn afterwards, from their states; games on the host draw themselves while they are played.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import random
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import Any
+
+import jax
+import numpy as np
+from PIL import Image
+
+from ..algorithms.base import Algorithm
+from ..config.config import Config
+from ..engine.episodes import DEFAULT, Episodes
+from ..engine.evaluate import Evaluator
+from ..engine.host_evaluate import HostEvaluator
+from ..envs.host.arena import Arena, Picture
+from ..envs.host.match import Hosted
+from ..render import video
+from ..render.draw import team_colours
+from ..types import Clock
+from .callbacks import Callback, Run
+
+FOLDER = "videos"  # of a run
+FPS, LONGEST = 10, 30  # pictures per second, and more where an episode would take more seconds than that
+THUMB, THUMBS = 320, 100  # TensorBoard's copy: at most so wide, of so many pictures
+
+
+@dataclass(frozen=True)
+class Take:
+    """One whole episode."""
+
+    pictures: Callable[[], Iterator[np.ndarray]]  # [H,W,3] of each instant
+    returns: Sequence[dict[str, float]]  # at each instant: what one agent of each team has earned so far, in the mean
+
+    @property
+    def steps(self) -> int:
+        return len(self.returns) - 1
+
+
+class Camera:
+    """Films the first `shown` of an evaluation's episodes."""
+
+    def __init__(self, env: Any, algorithms: dict[str, Algorithm], episodes: int, greedy: bool, shown: int):
+        self.env, self.shown = env, shown
+        self.evaluator = Evaluator(env, algorithms, episodes, greedy)
+
+    def shoot(self, learners: dict, seed: int, clock: Clock) -> list[Take]:
+        """Play them; they are drawn when they are looked at."""
+        instants = list(self.evaluator.instants(learners, seed, clock))
+        states = [jax.device_get(tally.play.game) for tally, _ in instants]
+        actions = [jax.device_get(did) for _, did in instants]
+        over = np.array([tally.over for tally, _ in instants])  # [T,B]
+        earned = [jax.device_get(tally.returns) for tally, _ in instants]
+        takes = []
+        for game in range(self.shown):
+            end = int((~over[:, game]).sum())
+            draw = _Drawing(self.env, states[:end], actions[:end], game)
+            told = [{team: float(rows[game].mean()) for team, rows in at.items()} for at in earned[:end]]
+            takes.append(Take(draw, told))
+        return takes
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    env: Any
+    states: list
+    actions: list
+    game: int
+
+    def __call__(self) -> Iterator[np.ndarray]:
+        return self.env.pictures(self.states, self.actions, self.game)
+
+
+class HostCamera(HostEvaluator):
+    """The same for a game on the host, which is asked for a picture at every instant."""
+
+    def __init__(self, env: Hosted, algorithms: dict[str, Algorithm], greedy: bool, shown: int):
+        settings = replace(DEFAULT, patience=env.patience)
+        super().__init__(replace(env, draws=True), algorithms, shown, greedy, int(env.watched), settings)
+        self.reels: dict[tuple[int, int], list[Picture]] = {}
+        self.earned: dict[tuple[int, int], list[dict[str, float]]] = {}
+
+    def shoot(self, learners: dict, seed: int, clock: Clock) -> list[Take]:
+        """Play and draw them."""
+        self.reels, self.earned = {}, {}
+        with _undisturbed():
+            self(learners, seed, clock)
+        places = sorted(self.reels)  # an evaluation's order: every game's first episode, then every second one
+        return [Take(_Unpacking(self.reels[at]), self.earned[at]) for at in places]
+
+    def _look(self, arena: Arena, row: np.ndarray, going: np.ndarray, rows: dict[str, np.ndarray]) -> None:
+        pictures = arena.draw(going)
+        for game in np.flatnonzero(going).tolist():
+            at = (int(row[game]), game)
+            if arena.arrays["first"][game] or at not in self.reels:  # one that broke begins anew
+                self.reels[at], self.earned[at] = [], []
+            self.reels[at].append(pictures[game])
+            self.earned[at].append({team: float(own[at].mean()) for team, own in rows.items()})
+
+
+@dataclass(frozen=True)
+class _Unpacking:
+    reel: list[Picture]
+
+    def __call__(self) -> Iterator[np.ndarray]:
+        for shape, packed in self.reel:
+            yield np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint8).reshape(shape)
+
+
+def camera(
+    env: Any, algorithms: dict[str, Algorithm], episodes: int, greedy: bool, shown: int = 0
+) -> Camera | HostCamera:
+    """For a game of any kind, if it can be drawn: one that films `shown` of so many episodes, or all."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame's: there need be no screen
+    if isinstance(env, Hosted):
+        made = HostCamera(env, algorithms, greedy, shown or episodes)
+        with _undisturbed():
+            made.env.try_out()
+        return made
+    env.drawable()
+    return Camera(env, algorithms, episodes, greedy, shown or episodes)
+
+
+def pace(takes: Sequence[Take]) -> int:
+    """Pictures per second at which they are well looked at."""
+    return max(FPS, -(-max(take.steps for take in takes) // LONGEST))
+
+
+def reel(takes: Sequence[Take], title: str, env: Any, fps: int) -> Iterator[np.ndarray]:
+    """All frames of a video: every instant under its caption, and a second to look at how each episode ended."""
+    colours = team_colours(env.teams) if getattr(env, "coloured", False) else {}
+    for number, take in enumerate(takes, 1):
+        which = f"episode {number}, " if len(takes) > 1 else ""
+        frame = None
+        for step, (picture, returns) in enumerate(zip(take.pictures(), take.returns, strict=True)):
+            frame = video.captioned(video.fitted(picture), title, f"{which}step {step}", returns, colours)
+            yield frame
+        if frame is not None:
+            yield from repeat(frame, fps)
+
+
+class Filming(Callback):
+    """Films episodes at every evaluation: into the run's folder, and smaller into TensorBoard."""
+
+    def __init__(self, config: Config):
+        s = config.settings
+        shown = min(s.film, s.eval_episodes)
+        self.camera = camera(config.game, config.algorithms, s.eval_episodes, s.greedy, shown)
+
+    def on_evaluation(self, run: Run, played: Episodes) -> None:
+        c, s, player = run.config, run.config.settings, run.player()
+        takes = self.camera.shoot(player.learners, s.seed, player.clock)
+        fps = pace(takes)
+        title = f"{c.label} on {c.env}, {run.steps:,} steps"
+        total = sum(take.steps + 1 + fps for take in takes)
+        thumbs = Thumbs(reel(takes, title, c.game, fps), -(-total // THUMBS))
+        video.save(run.path / FOLDER / f"step-{run.steps:09d}{video.best_format()}", thumbs, fps)
+        run.log.video("evaluation/film", np.stack(thumbs.kept), max(fps // thumbs.every, 1), run.steps)
+
+    def close(self) -> None:
+        self.camera.close()
+
+
+class Thumbs:
+    """Frames as they pass by, and of every so many a smaller copy."""
+
+    def __init__(self, frames: Iterator[np.ndarray], every: int):
+        self.frames, self.every = frames, every
+        self.kept: list[np.ndarray] = []
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        size = None
+        for i, frame in enumerate(self.frames):
+            if i % self.every == 0:
+                times = min(1.0, THUMB / frame.shape[1])
+                size = size or (round(frame.shape[1] * times), round(frame.shape[0] * times))
+                self.kept.append(np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BOX)))
+            yield frame
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """What environments in this process draw from the global random streams, training does not notice."""
+    ours, numpys = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(ours)
+        np.random.set_state(numpys)

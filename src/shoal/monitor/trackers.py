@@ -1,0 +1,186 @@
+"""Weights & Biases and MLflow as callbacks: the same names as in `metrics.jsonl`, against environment steps.
+
+Which of their runs this one is stands in `tracking.json` of the run folder, so that a resumed run goes on in it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .. import files
+from ..config.config import Config
+from ..errors import ShoalError
+from ..store import folder
+from ..store.metrics_file import tag
+from .callbacks import Callback, Run
+from .metrics import evaluated
+
+IDS = "tracking.json"
+UNKNOWN = re.compile(r"[^\w/. -]")  # what MLflow takes in no name of a metric
+
+
+class Tracker(Callback):
+    """What both have in common: a run of theirs is opened at the first call and closed at the end."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self.package = package(self.name)
+        self.ended = False
+        self.open = False
+
+    def on_iteration(self, run: Run, values: dict[str, float]) -> None:
+        self._opened(run)
+        self.log(run.steps, values)
+
+    def on_evaluation(self, run: Run, played: Any) -> None:
+        self._opened(run)
+        self.log(run.steps, evaluated(played, run.config.sides) | {"seconds": run.seconds})
+
+    def on_end(self, run: Run, result: Any) -> None:
+        self._opened(run)
+        self.log(run.steps, {f"score/{tag(team)}": score for team, score in result.scores.items()})
+        self.finish(run)
+        self.ended = True
+
+    def close(self) -> None:
+        if self.open:
+            self.shut(self.ended)
+
+    def _opened(self, run: Run) -> None:
+        """Open a run, or the one that was begun."""
+        if not self.open:
+            ids = json.loads((run.path / IDS).read_text()) if (run.path / IDS).exists() else {}
+            ids[self.name] = self.begin(run, ids.get(self.name, ""))
+            files.write_json(run.path / IDS, ids)
+            self.open = True
+
+    def begin(self, run: Run, before: str) -> str:
+        """Open theirs, `before` if that is one; its id."""
+        raise NotImplementedError
+
+    def log(self, step: int, values: dict[str, float]) -> None:
+        raise NotImplementedError
+
+    def finish(self, run: Run) -> None:
+        """Hand over the curve and the policy."""
+        raise NotImplementedError
+
+    def shut(self, ended: bool) -> None:
+        """Close theirs; `ended` if all went well."""
+        raise NotImplementedError
+
+
+class WandB(Tracker):
+    """Weights & Biases; `WANDB_MODE=offline` writes to the run folder's `wandb/` alone."""
+
+    name = "wandb"
+
+    def __init__(self) -> None:
+        super().__init__()
+        mode = os.environ.get("WANDB_MODE") or self.package.setup().settings.mode
+        if mode == "online" and not self._known():
+            raise ShoalError(
+                "track=wandb needs a login: run `wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline to log into"
+                " the run's folder alone"
+            )
+
+    def _known(self) -> bool:
+        """Whether it knows who we are; earlier versions cannot be asked without a prompt, but for the key alone."""
+        try:
+            return bool(self.package.login(prompt=False))
+        except TypeError:
+            return bool(self.package.api.api_key)
+
+    def begin(self, run: Run, before: str) -> str:
+        self.theirs = self.package.init(
+            project=run.config.settings.project,
+            name=run.path.name,
+            dir=str(run.path),
+            config=run.config.to_json(),
+            id=before or secrets.token_hex(4),
+            resume="allow",
+            settings=self.package.Settings(silent=True, console="off"),
+        )
+        self.theirs.define_metric("env_step")
+        self.theirs.define_metric("*", step_metric="env_step")
+        return self.theirs.id
+
+    def log(self, step: int, values: dict[str, float]) -> None:
+        self.theirs.log({"env_step": step} | values)
+
+    def finish(self, run: Run) -> None:
+        self.theirs.log({"env_step": run.steps, "curve": self.package.Image(str(run.path / folder.CURVE))})
+        for place in (folder.POLICY, folder.BEST):
+            artifact = self.package.Artifact(f"{place}-{self.theirs.id}", type="model")
+            for file in (run.path / place).iterdir():
+                artifact.add_file(str(file))
+            self.theirs.log_artifact(artifact)
+
+    def shut(self, ended: bool) -> None:
+        self.theirs.finish(exit_code=0 if ended else 1)
+
+
+class MLflow(Tracker):
+    """MLflow, wherever `MLFLOW_TRACKING_URI` says, else where MLflow itself would go: a database in this folder."""
+
+    name = "mlflow"
+
+    def begin(self, run: Run, before: str) -> str:
+        self.client = self.package.MlflowClient()
+        if before:
+            self.client.update_run(before, "RUNNING")
+            self.id = before
+            return before
+        project = run.config.settings.project
+        there = self.client.get_experiment_by_name(project)
+        experiment = there.experiment_id if there else self.client.create_experiment(project)
+        self.id = self.client.create_run(experiment, run_name=run.path.name).info.run_id
+        for name, value in flat(run.config.to_json()):
+            self.client.log_param(self.id, name, str(value)[:500])
+        return self.id
+
+    def log(self, step: int, values: dict[str, float]) -> None:
+        now, metric = round(time.time() * 1000), self.package.entities.Metric
+        named = {UNKNOWN.sub("_", name): value for name, value in values.items()}
+        self.client.log_batch(self.id, [metric(name, value, now, step) for name, value in named.items()])
+
+    def finish(self, run: Run) -> None:
+        self.client.log_artifact(self.id, str(run.path / folder.CURVE))
+        for place in (folder.POLICY, folder.BEST):
+            self.client.log_artifacts(self.id, str(run.path / place), place)
+
+    def shut(self, ended: bool) -> None:
+        self.client.set_terminated(self.id, "FINISHED" if ended else "FAILED")
+
+
+KINDS: dict[str, Callable[[], Tracker]] = {"wandb": WandB, "mlflow": MLflow}
+
+
+def trackers(config: Config) -> list[Tracker]:
+    """Those that a run is logged to."""
+    return [KINDS[word]() for word in config.settings.track.split(",") if word]
+
+
+def package(name: str) -> Any:
+    """An optional package."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise ShoalError(f"track={name} needs the package {name}: pip install 'shoal[{name}]'") from None
+
+
+def flat(plain: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of nested dictionaries, each with its path: `settings.steps`."""
+    if not isinstance(plain, dict):
+        yield prefix, plain
+        return
+    for name, value in plain.items():
+        yield from flat(value, f"{prefix}.{name}" if prefix else str(name))

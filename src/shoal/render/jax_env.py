@@ -1,0 +1,106 @@
+"""Pictures of games in JAX by others: drawn by us where a state says who is where, else by the package itself."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ShoalError
+from .draw import draw
+from .scene import Disc, Line, Patch, Scene, Shape
+
+Pictures = Callable[[Any, Sequence[Any]], Iterator[np.ndarray]]  # of the game and its worlds
+
+
+def particles(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
+    """JaxMARL's MPE: agents come before landmarks."""
+    env, sides = game.env, {agent: team for team, agents in game.lineup.items() for agent in agents}
+
+    def scene(world: Any) -> Scene:
+        bodies = list(zip(world.p_pos, np.broadcast_to(env.rad, len(world.p_pos)), strict=True))
+        arena = [Patch((-1, -1), (1, 1), "field"), Patch((-1, -1), (1, 1), hollow=True)]
+        things: list[Shape] = [Disc(at, float(size)) for at, size in bodies[len(env.agents) :]]
+        people = [
+            Disc(at, float(size), sides[agent], agent.rpartition("_")[2], agent)
+            for agent, (at, size) in zip(env.agents, bodies, strict=False)
+        ]
+        return Scene([*arena, *things, *people])
+
+    return draw([scene(world) for world in worlds], game.teams)
+
+
+def battle(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
+    """JaxMARL's SMAX: allies before enemies, each under a bar of its health; the dead are gone."""
+    env = getattr(game.env, "_env", game.env)
+    allies, full = env.num_allies, np.asarray(env.unit_type_health)
+    width, height = float(env.map_width), float(env.map_height)
+    ours = next(iter(game.teams))
+    theirs = next((team for team in game.teams if team != ours), "bad")
+
+    def scene(world: Any) -> Scene:
+        units = getattr(world, "state", world)
+        shapes: list[Shape] = [Patch((0, 0), (width, height), "field"), Patch((0, 0), (width, height), hollow=True)]
+        for i in np.flatnonzero(units.unit_alive).tolist():
+            (x, y), kind = units.unit_positions[i], int(units.unit_types[i])
+            left, up = float(units.unit_health[i] / full[kind]), y + 0.9
+            side, number = (ours, i) if i < allies else (theirs, i - allies)
+            shapes.append(Disc((x, y), 0.55, side, str(number), f"unit {i}"))
+            shapes += [
+                Line([(x - 0.6, up), (x + 0.6, up)], "faint", 3),
+                Line([(x - 0.6, up), (x - 0.6 + 1.2 * left, up)], "goal", 3),
+            ]
+        return Scene(shapes, (-1, -1), (width + 1, height + 1))
+
+    return draw([scene(world) for world in worlds], game.teams)
+
+
+def gymnax(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
+    """By the package's own visualizer, which draws with matplotlib."""
+    with _headless():
+        from gymnax.visualize import Visualizer
+
+        film = Visualizer(game.env, game.params, list(worlds))
+        film.init()
+    if not hasattr(film, "im"):
+        raise ShoalError(f"{game.name} cannot be drawn: gymnax has no picture of it")
+    for frame in range(len(worlds)):
+        film.update(frame)
+        yield _taken(film.fig)
+
+
+def jumanji(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
+    """By the environment's own viewer, told to give its picture away instead of showing it."""
+    with _headless():
+        viewer = game.env._viewer
+        viewer._display = viewer._display_rgb_array
+        for world in worlds:
+            yield np.array(viewer.render(world))[..., :3]
+
+
+def painter(game: Any, world: Any) -> Pictures | None:
+    """Who draws such worlds, if anybody does."""
+    if hasattr(game, "lineup"):
+        kinds = {"p_pos": particles, "unit_positions": battle}
+        return next((kind for part, kind in kinds.items() if hasattr(getattr(world, "state", world), part)), None)
+    if hasattr(game, "params"):
+        return gymnax
+    return jumanji if hasattr(getattr(game.env, "_viewer", None), "_display_rgb_array") else None
+
+
+@contextlib.contextmanager
+def _headless() -> Iterator[None]:
+    """Matplotlib without a screen, and packages that keep what they have to say to themselves."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield
+
+
+def _taken(figure: Any) -> np.ndarray:
+    figure.canvas.draw()
+    return np.array(figure.canvas.buffer_rgba())[..., :3]

@@ -1,0 +1,339 @@
+"""What the runs of a campaign, or of any folder, left behind: scores by task, on one grid of environment steps."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import algorithms, files
+from ..errors import ShoalError
+from ..store import folder as runs
+from ..store.metrics_file import tag
+from ..sweep import campaign as planning
+from ..sweep import processes
+from ..sweep.campaign import Plan
+from ..sweep.statistics import Strata
+
+DEEP = 3  # folders below the one given, in which run folders are looked for
+FEW = 3  # options that a label names even where fewer would tell runs apart
+PLAYED = ("games", "window")  # settings of a run that its algorithm learns otherwise with
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run; `failure` says in words why it does not count, and is empty if it does."""
+
+    path: Path
+    algorithm: str  # labels
+    env: str
+    seed: int
+    config: dict[str, Any]  # as `plan.plain` has it
+    failure: str = ""
+    protocol: dict[str, Any] | None = None
+    scores: dict[str, np.ndarray] | None = None  # team -> [grid], mean returns of one agent
+    late: int = 0  # steps by which an evaluation came after its place on the grid, at most
+    random: dict[str, float] | None = None  # what random play earns, by team
+    steps: int = 0
+    seconds: float = 0.0  # of training alone
+
+    @property
+    def grid(self) -> np.ndarray:
+        """The environment steps at which it was to be evaluated."""
+        s = self.config["settings"]
+        return np.linspace(0, s["steps"], s["evaluations"] + 2)
+
+    @property
+    def learners(self) -> tuple[str, ...]:
+        """The teams that learn."""
+        fixed = [kind.name for kind in algorithms.FIXED]
+        return tuple(team for team, one in self.config["teams"].items() if one["algorithm"] not in fixed)
+
+
+class Task(NamedTuple):
+    """What a score is a score of: a team of an environment."""
+
+    env: str
+    team: str
+    several: bool  # whether the environment has more teams
+
+    @property
+    def label(self) -> str:
+        return f"{self.env}, {self.team}" if self.several else self.env
+
+
+@dataclass(frozen=True)
+class Study:
+    """All runs, and what is asked of them."""
+
+    runs: list[Run]
+    scales: dict[str, list[float]]  # that the user has given
+    left: list[Left] = field(default_factory=list)  # run folders that are not among them
+
+    @cached_property
+    def algorithms(self) -> list[str]:
+        return list(dict.fromkeys(run.algorithm for run in self.runs))
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        """Every team of every environment that somebody has played."""
+        teams = {run.env: list(run.config["teams"]) for run in self.runs}
+        return [Task(env, team, len(sides) > 1) for env, sides in teams.items() for team in sides]
+
+    def of(self, task: Task, algorithm: str, failed: bool = False) -> list[Run]:
+        """The runs of an algorithm on a task that have scores, or those that failed."""
+        mine = [run for run in self.runs if (run.env, run.algorithm) == (task.env, algorithm)]
+        return [run for run in mine if bool(run.failure) == failed]
+
+    def scores(self, task: Task, algorithm: str) -> np.ndarray:
+        """`[seeds,grid]` mean returns of one agent."""
+        return np.array([run.scores[task.team] for run in self.of(task, algorithm) if run.scores])
+
+    def random(self, task: Task) -> float:
+        """What random play earns, over the evaluation games of all runs."""
+        levels = [run.random[task.team] for run in self.runs if run.env == task.env and run.random]
+        return float(np.mean(levels)) if levels else float("nan")
+
+    def scale(self, task: Task) -> tuple[float, float]:
+        """Which scores are 0 and 1: as given, or random play and the best score that any run had at any evaluation."""
+        given = self.scales.get(f"{task.env} {task.team}", self.scales.get(task.env))
+        if given:
+            return given[0], given[1]
+        seen = [run.scores[task.team].max() for run in self.runs if run.env == task.env and run.scores]
+        return self.random(task), float(max(seen, default=float("nan")))
+
+    @cached_property
+    def comparable(self) -> list[Task]:
+        """Tasks that enter aggregates: only this team learns, every algorithm has a run, the scale has a length.
+
+        A score against a side that learns as well says as much of that side.
+        """
+        return [task for task in self.tasks if not self.why_not(task)]
+
+    def why_not(self, task: Task) -> str:
+        """Why a task does not enter aggregates."""
+        teams = {team for run in self.runs if run.env == task.env for team in run.learners}
+        if teams != {task.team}:
+            many = "other teams learn too, and a score says as much of them"
+            return many if task.team in teams else "this team does not learn"
+        missing = [name for name in self.algorithms if not self.of(task, name)]
+        if missing:
+            return f"{', '.join(missing)} {'have' if len(missing) > 1 else 'has'} no finished run"
+        low, high = self.scale(task)
+        return "" if high > low else "no run did better than random play"
+
+    def normalised(self, algorithm: str) -> Strata:
+        """The final scores of every comparable task, `[seeds]` each, 0 … 1 on its scale."""
+        strata = []
+        for task in self.comparable:
+            low, high = self.scale(task)
+            strata.append((self.scores(task, algorithm)[:, -1] - low) / (high - low))
+        return strata
+
+    @property
+    def failures(self) -> list[Run]:
+        return [run for run in self.runs if run.failure]
+
+
+def of_campaign(folder: Path, plan: Plan) -> Study:
+    """The runs that are planned, finished or not."""
+    found = []
+    for pair in plan.pairs:
+        for seed in pair.seeds:
+            found.append(read(Run(pair.path(folder, seed), pair.algorithm, pair.env, seed, pair.config)))
+    return Study(found, plan.scales)
+
+
+class Left(NamedTuple):
+    """A run folder that is in no table."""
+
+    path: Path
+    why: str
+
+
+def of_folders(folders: Sequence[Path], wanted: Callable[[Run], bool] = lambda run: True) -> Study:
+    """All runs in some folders that are wanted, labelled by what tells these apart; one campaign is read as such."""
+    first = folders[0]
+    if len(folders) == 1 and (first / planning.FILE).exists():
+        study = of_campaign(first, planning.read(first))
+        return replace(study, runs=[run for run in study.runs if wanted(run)])
+    if len(folders) == 1 and (first / runs.CONFIG).exists():
+        raise ShoalError(f"{first} is one run: say the folder that its runs are in")
+    paths = list(dict.fromkeys(path for folder in folders for path in _run_folders(folder, DEEP + 1)))
+    if not paths:
+        raise ShoalError(f"{' and '.join(map(str, folders))} has no run folders: say a folder that runs are in")
+    left, bare = [], []
+    for path in paths:
+        run = _bare(path)
+        if isinstance(run, Left):
+            left.append(run)
+        elif wanted(run):
+            bare.append(run)
+    found = _labelled(bare)
+    found.sort(key=lambda run: (run.env, run.algorithm, run.seed))
+    once, twins = _once([read(run) for run in found])
+    return Study(once, {}, [*left, *twins])
+
+
+def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
+    if (folder / runs.CONFIG).exists():
+        yield folder
+    elif depth > 0 and folder.is_dir():
+        for path in sorted(folder.iterdir()):
+            yield from _run_folders(path, depth - 1)
+
+
+def _bare(path: Path) -> Run | Left:
+    """A run by its config alone, called by its algorithms and its environment, or why it is none."""
+    try:
+        saved = files.read_json(path / runs.CONFIG, "a run folder")
+        config, seed = planning.plain(saved), saved["settings"]["seed"]
+        names = [one["algorithm"] for one in config["teams"].values()]
+        for name in names:
+            algorithms.find(name)
+        run = Run(path, "+".join(names if len(set(names)) > 1 else names[:1]), str(config["env"]), seed, config)
+        _task(run).update(_facts(run, False))
+        return run if run.grid.size else Left(path, "it has no evaluations")
+    except ShoalError as error:
+        return Left(path, str(error))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return Left(path, f"its {runs.CONFIG} is not as this version of shoal writes it")
+
+
+def _labelled(bare: list[Run]) -> list[Run]:
+    """Environments by what makes them other tasks, then the algorithms of each by what makes them others."""
+    where = labels([(run.env, _task(run)) for run in bare])
+    bare = [replace(run, env=env) for run, env in zip(bare, where, strict=True)]
+    told = []
+    for env in dict.fromkeys(where):
+        mine = [run for run in bare if run.env == env]
+        for name in dict.fromkeys(run.algorithm for run in mine):
+            alike = [run for run in mine if run.algorithm == name]
+            one = all(_uniform(run) for run in alike)
+            whose = labels([(name, _facts(run, one)) for run in alike])
+            told += [replace(run, algorithm=label) for run, label in zip(alike, whose, strict=True)]
+    return told
+
+
+def _task(run: Run) -> dict[str, Any]:
+    """What makes another task of an environment: its options, and when and how a run is evaluated."""
+    options = {f"env.{name}": value for name, value in run.config["options"].items()}
+    return options | {name: run.config["settings"][name] for name in planning.GRID}
+
+
+def _facts(run: Run, uniform: bool) -> dict[str, Any]:
+    """What makes another algorithm of one: its options, and how much it plays between updates."""
+    teams, settings = run.config["teams"], run.config["settings"]
+    facts = {name: settings[name] for name in PLAYED}
+    for team, one in list(teams.items())[: 1 if uniform else None]:
+        facts |= {name if uniform else f"{team}.{name}": value for name, value in one["options"].items()}
+    return facts
+
+
+def _uniform(run: Run) -> bool:
+    """Whether all teams have the same options."""
+    options = [one["options"] for one in run.config["teams"].values()]
+    return all(other == options[0] for other in options)
+
+
+def _once(found: list[Run]) -> tuple[list[Run], list[Left]]:
+    """Nobody counts twice: of runs that are the same, the first that is finished."""
+    places: dict[tuple, Run] = {}
+    for run in sorted(found, key=lambda run: bool(run.failure)):
+        places.setdefault((run.algorithm, run.env, run.seed), run)
+    kept = list(places.values())
+    twins = [(run, places[run.algorithm, run.env, run.seed]) for run in found if all(run is not one for one in kept)]
+    left = [Left(run.path, f"it is the same run with the same seed as {twin.path}") for run, twin in twins]
+    return [run for run in found if any(run is one for one in kept)], left
+
+
+def labels(named: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    """Each name, and behind it the options in which it differs from others of that name."""
+    told = {}
+    for name in dict.fromkeys(name for name, _ in named):
+        told[name] = _telling([options for other, options in named if other == name])
+    return [
+        " ".join([name, *(f"{key}={planning.told(options[key])}" for key in told[name] if key in options)])
+        for name, options in named
+    ]
+
+
+def _telling(alike: list[dict[str, Any]]) -> list[str]:
+    """Options that tell all of these apart: all that differ if they are few, else as few as will do."""
+    rows = [{key: repr(value) for key, value in options.items()} for options in alike]
+    keys = dict.fromkeys(key for row in rows for key in row)
+    differ = [key for key in keys if len({row.get(key) for row in rows}) > 1]
+    if len(differ) <= FEW:
+        return differ
+    chosen: list[str] = []
+    while _kinds(rows, chosen) < _kinds(rows, differ):
+        left = [key for key in differ if key not in chosen]
+        chosen.append(max(left, key=lambda key: _kinds(rows, [*chosen, key])))
+    return chosen
+
+
+def _kinds(rows: list[dict[str, str]], keys: list[str]) -> int:
+    """How many differ in these."""
+    return len({tuple(row.get(key) for key in keys) for row in rows})
+
+
+def read(run: Run) -> Run:
+    """The same run with what its folder tells."""
+    if not (run.path / runs.CONFIG).exists():
+        return replace(run, failure=_last("it never began", run.path))
+    try:
+        if not (run.path / runs.SUMMARY).exists():
+            return replace(run, failure=_last("it is not finished", run.path))
+        summary = files.read_json(run.path / runs.SUMMARY, "a finished run")
+        if summary["stopped"]:
+            return replace(run, failure="it was stopped early")
+        saved = files.read_json(run.path / runs.CONFIG, "a run folder")
+        steps, scores = _scores(run)
+    except (ShoalError, OSError, ValueError, KeyError) as error:
+        return replace(run, failure=f"its folder cannot be read ({error})")
+    # As the trainer has it: an evaluation takes place as soon as its step is passed.
+    at = np.searchsorted(steps, np.minimum(run.grid, steps[-1]))
+    at[-1] = len(steps) - 1
+    on_grid = {team: rows[at] for team, rows in scores.items()}
+    if not all(np.isfinite(rows).all() for rows in on_grid.values()):
+        return replace(run, failure="its scores are no numbers")
+    return replace(
+        run,
+        protocol=saved["protocol"],
+        scores=on_grid,
+        late=int(max(steps[at[1:-1]] - run.grid[1:-1], default=0)),
+        random=summary["random"],
+        steps=summary["steps"],
+        seconds=summary["seconds"],
+    )
+
+
+def _last(what: str, path: Path) -> str:
+    said = processes.last_words(path)
+    return f"{what}; the last it said was: {said}" if said else what
+
+
+def episodes(run: Run) -> Iterator[dict[str, str]]:
+    """The rows of a run's evaluations, one per evaluation, episode, team and agent."""
+    with (run.path / runs.EPISODES).open(newline="", encoding="utf-8") as file:
+        yield from csv.DictReader(file)
+
+
+def _scores(run: Run) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Steps `[E]` of all evaluations, and by team the means `[E]` of their returns."""
+    lines = [json.loads(line) for line in (run.path / runs.METRICS).read_text().splitlines()]
+    lines = [line for line in lines if "evaluation/length" in line]
+    names = {team: f"evaluation/{tag(team)}/return" for team in run.config["teams"]}
+    scores = {team: [_number(line[name]) for line in lines] for team, name in names.items()}
+    return np.array([line["env_step"] for line in lines]), {team: np.array(rows) for team, rows in scores.items()}
+
+
+def _number(value: float | None) -> float:
+    """The log writes what is no number as null."""
+    return float("nan") if value is None else value

@@ -1,0 +1,290 @@
+"""The rows of a study: one per run, per task and algorithm, and per algorithm over all tasks; as CSV and Markdown."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ..sweep.statistics import FEW, Estimate, estimate, improvement
+from .results import Run, Study, Task, episodes
+
+EPISODES, TABLE, TEXT = "episodes.csv", "table.csv", "table.md"
+NOTHING = "–"
+SHOWN = 12  # runs that a remark names
+
+
+class Row(NamedTuple):
+    """An algorithm on a task. Scores are mean returns of one agent; deviations are between seeds."""
+
+    task: Task
+    algorithm: str
+    seeds: int  # that finished
+    failed: int
+    final: np.ndarray  # [seeds] the last evaluation
+    best: np.ndarray  # [seeds] the best of all
+    iqm: Estimate | None  # of the final scores
+    steps: float
+    seconds: float
+    speed: float  # steps/s
+
+
+class Total(NamedTuple):
+    """An algorithm over all tasks that can be compared, by normalised final scores."""
+
+    algorithm: str
+    runs: int
+    mean: float
+    iqm: Estimate
+
+
+class Duel(NamedTuple):
+    """How probably a run of the one beats one of the other."""
+
+    one: str
+    other: str
+    chance: Estimate
+
+
+def rows(study: Study) -> list[Row]:
+    """By task, then by algorithm."""
+    return [
+        _row(study, task, algorithm)
+        for task in study.tasks
+        for algorithm in study.algorithms
+        if _ran(study, task, algorithm)
+    ]
+
+
+def _ran(study: Study, task: Task, algorithm: str) -> bool:
+    return bool(study.of(task, algorithm) or study.of(task, algorithm, failed=True))
+
+
+def _row(study: Study, task: Task, algorithm: str) -> Row:
+    mine = study.of(task, algorithm)
+    failed = len(study.of(task, algorithm, failed=True))
+    if not mine:
+        nothing = np.zeros(0)
+        return Row(task, algorithm, 0, failed, nothing, nothing, None, *[math.nan] * 3)
+    scores = study.scores(task, algorithm)
+    final, best = scores[:, -1], scores.max(1)
+    steps, seconds = (float(np.mean([getattr(run, name) for run in mine])) for name in ("steps", "seconds"))
+    speed = float(np.mean([run.steps / max(run.seconds, 1e-9) for run in mine]))
+    return Row(task, algorithm, len(mine), failed, final, best, estimate([final]), steps, seconds, speed)
+
+
+def totals(study: Study) -> list[Total]:
+    """The best first; none without a task that can be compared."""
+    if not study.comparable:
+        return []
+    found = []
+    for algorithm in study.algorithms:
+        strata = study.normalised(algorithm)
+        everything = np.concatenate(strata)
+        found.append(Total(algorithm, len(everything), float(everything.mean()), estimate(strata)))
+    return sorted(found, key=lambda total: -float(total.iqm.value))
+
+
+def duels(study: Study) -> list[Duel]:
+    """Every two algorithms, the probable winner first."""
+    order, found = [total.algorithm for total in totals(study)], []
+    for i, one in enumerate(order):
+        for other in order[i + 1 :]:
+            chance = improvement(*(study.normalised(name) for name in (one, other)))
+            if chance.value < 0.5:
+                one_, other_ = other, one
+                chance = improvement(*(study.normalised(name) for name in (other, one)))
+            else:
+                one_, other_ = one, other
+            found.append(Duel(one_, other_, chance))
+    return found
+
+
+# -- in words ---------------------------------------------------------------------------------------------------------
+
+HEAD = (
+    "task",
+    "algorithm",
+    "seeds",
+    "final IQM",
+    "95 % CI",
+    "final mean ± std",
+    "best mean ± std",
+    "steps",
+    "seconds",
+    "steps/s",
+)
+RIGHT = len(HEAD) - 2  # columns from the third on are numbers
+TOTAL_HEAD = ("algorithm", "runs", "normalised IQM", "95 % CI", "normalised mean")
+
+
+def cells(study: Study, row: Row) -> list[str]:
+    """A row in words."""
+    places = digits(study, row.task)
+    seeds = f"{row.seeds} of {row.seeds + row.failed}" if row.failed else str(row.seeds)
+    if row.iqm is None:
+        return [row.task.label, row.algorithm, seeds, *[NOTHING] * (len(HEAD) - 3)]
+    return [
+        row.task.label,
+        row.algorithm,
+        seeds,
+        number(float(row.iqm.value), places),
+        interval(row.iqm, places),
+        spread(row.final, places),
+        spread(row.best, places),
+        f"{row.steps:,.0f}",
+        f"{row.seconds:,.1f}",
+        f"{row.speed:,.0f}",
+    ]
+
+
+def total_cells(total: Total) -> list[str]:
+    return [
+        total.algorithm,
+        str(total.runs),
+        number(float(total.iqm.value), 2),
+        interval(total.iqm, 2),
+        number(total.mean, 2),
+    ]
+
+
+def digits(study: Study, task: Task) -> int:
+    """Decimals that tell scores of a task apart: a thousandth of what lies between 0 and 1 of its scale."""
+    low, high = study.scale(task)
+    span = abs(high - low)
+    return min(max(round(3 - math.log10(span)), 0), 5) if math.isfinite(span) and span > 0 else 2
+
+
+def number(value: float, places: int) -> str:
+    """With a minus that is one."""
+    return f"{value:,.{places}f}".replace("-", "−")
+
+
+def interval(estimate: Estimate, places: int) -> str:
+    if estimate.low is None or estimate.high is None:
+        return NOTHING
+    return f"[{number(float(estimate.low), places)}, {number(float(estimate.high), places)}]"
+
+
+def spread(values: np.ndarray, places: int) -> str:
+    """`mean ± deviation`; one seed has no deviation."""
+    mean = number(float(values.mean()), places)
+    return f"{mean} ± {number(float(values.std(ddof=1)), places)}" if len(values) > 1 else mean
+
+
+def aligned(head: Iterable[str], lines: list[list[str]], text: int) -> str:
+    """A Markdown table that reads well as it is; the first `text` columns are words, the others numbers."""
+    table = [list(head), *lines]
+    widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
+    rule = ["-" * width if i < text else "-" * (width - 1) + ":" for i, width in enumerate(widths)]
+    padded = [
+        [_pad(cell, width, i < text) for i, (cell, width) in enumerate(zip(line, widths, strict=True))]
+        for line in table
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [padded[0], rule, *padded[1:]])
+
+
+def _pad(cell: str, width: int, left: bool) -> str:
+    return cell.ljust(width) if left else cell.rjust(width)
+
+
+def markdown(study: Study) -> str:
+    """Both tables and what must be said with them."""
+    parts = [aligned(HEAD, [cells(study, row) for row in rows(study)], 2)]
+    if study.comparable and len(study.algorithms) > 1:
+        parts.append(aligned(TOTAL_HEAD, [total_cells(total) for total in totals(study)], 1))
+    return "\n\n".join([*parts, *remarks(study)]) + "\n"
+
+
+def remarks(study: Study) -> list[str]:
+    """What a reader of the numbers must know."""
+    told = []
+    seeds = [row.seeds for row in rows(study)]
+    if min(seeds) < FEW:
+        least = f"{min(seeds)} seed{'s' * (min(seeds) != 1)}"
+        more = "One seed has no interval. " if 1 in seeds else ""
+        told.append(
+            f"Few seeds: some rows have only {least}. {more}Intervals of fewer than {FEW} seeds are too narrow."
+        )
+    told += _reasons("Left out", [(str(path), why) for path, why in study.left])
+    told += _reasons("Not counted", [(f"{r.algorithm} on {r.env}, seed {r.seed}", r.failure) for r in study.failures])
+    if len(study.algorithms) > 1:
+        apart = [(task.label, study.why_not(task)) for task in study.tasks]
+        told += _reasons("Not in the normalised scores", [(label, why) for label, why in apart if why])
+    return told
+
+
+def _reasons(what: str, cases: list[tuple[str, str]]) -> list[str]:
+    """A sentence for every reason, with all that it holds for."""
+    grouped: dict[str, list[str]] = {}
+    for case, why in cases:
+        grouped.setdefault(why, []).append(case)
+    return [f"{what}: {_some(which)}: {why}." for why, which in grouped.items()]
+
+
+def _some(cases: list[str]) -> str:
+    """The first few, and how many more there are."""
+    more = [f"and {len(cases) - SHOWN} more"] if len(cases) > SHOWN else []
+    return "; ".join([*cases[:SHOWN], *more])
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def write(study: Study, folder: Path) -> None:
+    """The CSV files and the Markdown."""
+    _write_csv(folder / TABLE, _plain(study))
+    _write_csv(folder / EPISODES, _episodes(study, folder))
+    replace_text(folder / TEXT, markdown(study))
+
+
+def _plain(study: Study) -> Iterator[list]:
+    yield [
+        *("env", "team", "algorithm", "seeds", "failed", "final_mean", "final_std", "final_iqm", "iqm_low", "iqm_high"),
+        *("best_mean", "best_std", "random", "scale_0", "scale_1", "steps", "seconds", "steps_per_second"),
+    ]
+    for row in rows(study):
+        who = [row.task.env, row.task.team, row.algorithm, row.seeds, row.failed]
+        if row.iqm is None:
+            yield [*who, *[""] * 13]
+            continue
+        deviations = [float(each.std(ddof=1)) if row.seeds > 1 else None for each in (row.final, row.best)]
+        bounds = [None if bound is None else float(bound) for bound in (row.iqm.low, row.iqm.high)]
+        values = [float(row.final.mean()), deviations[0], float(row.iqm.value), *bounds, float(row.best.mean())]
+        values += [deviations[1], study.random(row.task), *study.scale(row.task), row.steps, row.seconds, row.speed]
+        yield [*who, *("" if value is None else f"{value:.7g}" for value in values)]
+
+
+def _episodes(study: Study, folder: Path) -> Iterator[list]:
+    head = None
+    for run in study.runs:
+        if run.failure:
+            continue
+        for row in episodes(run):
+            if head is None:
+                head = list(row)
+                yield ["run", "algorithm", "env", "seed", *head]
+            yield [_place(run, folder), run.algorithm, run.env, run.seed, *(row.get(name, "") for name in head)]
+
+
+def _place(run: Run, folder: Path) -> str:
+    return os.path.relpath(run.path, folder)
+
+
+def _write_csv(path: Path, lines: Iterable[list]) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("w", newline="") as file:
+        csv.writer(file).writerows(lines)
+    os.replace(temporary, path)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """All of it or nothing."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text)
+    os.replace(temporary, path)

@@ -1,0 +1,390 @@
+"""Driving the loop: compile, train, evaluate before, during and after, save, stop cleanly."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from .. import __version__, algorithms, files
+from ..config.config import Config
+from ..config.trust import NOTHING, Trust, needed
+from ..devices import room
+from ..engine import sizing
+from ..engine.episodes import Episodes
+from ..engine.evaluate import evaluator
+from ..engine.host_loop import HostLoop
+from ..engine.loop import Loop
+from ..envs.host.arena import Alone
+from ..envs.host.watched import Halted, never
+from ..errors import ShoalError
+from ..monitor import curve
+from ..monitor.callbacks import Callback, Hooks, Run, builtin
+from ..monitor.console import Display
+from ..monitor.diagnosis import cause
+from ..monitor.metrics import Diverged, Notes
+from ..monitor.sinks import Log
+from ..store import checkpoint, folder, policy_store
+from ..store.best import BestPolicy
+from ..store.metrics_file import read
+from ..store.policy_store import Best
+from ..types import Clock, TrainState
+from .signals import Stop
+
+GRACE = 5.0  # seconds that the last evaluations of a run may take that was told to stop
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run left behind. Scores are mean returns of one agent, by team."""
+
+    path: Path
+    scores: dict[str, float]
+    before: dict[str, float]
+    random: dict[str, float]  # empty if it was stopped before that was played
+    steps: int
+    seconds: float  # of training alone
+    stopped: int = 0  # the number of the signal that ended it early; a callback ends it as SIGTERM does
+    best: Best | None = None  # the evaluation whose policy is kept in the run's `best` folder
+
+
+def train(config: Config, quiet: bool = False, callbacks: Sequence[Callback] = ()) -> Result:
+    """Run it."""
+    return Trainer(config, Display(quiet), callbacks).run()
+
+
+def resume(path: Path, quiet: bool = False, callbacks: Sequence[Callback] = (), trust: Trust = NOTHING) -> Result:
+    """Go on with a run that was interrupted."""
+    config = folder.config_of(path, trust)
+    if folder.finished(path):
+        raise ShoalError(f"{path} is finished: there is nothing to resume")
+    return Trainer(config, Display(quiet), callbacks).resume(path)
+
+
+class Trainer:
+    """One run under way."""
+
+    state: TrainState  # the newest; the one before it is gone
+    notes: Notes
+    best: BestPolicy
+
+    def __init__(self, config: Config, display: Display, callbacks: Sequence[Callback] = ()):
+        s = config.settings
+        self.config, self.display = config, display
+        self.stop = Stop()
+        self.saved = -1  # steps at the last checkpoint
+        self.hooks = Hooks(builtin(config), callbacks)
+        self.alone = Alone() if s.alone else None
+        self.loop = self._loop()
+        self.evaluator = self._evaluator(config.algorithms, s.greedy)
+        self.due = [s.steps * k / (s.evaluations + 1) for k in range(1, s.evaluations + 1)]
+
+    def run(self) -> Result:
+        """From the beginning."""
+        with folder.claimed(self.config) as path:
+            self._introduce(path)
+            with self._held():
+                program, before = self._prepare()
+                folder.create(path, self.config)
+                with folder.held(path):
+                    return self._open(path, program, before)
+
+    def _open(self, path: Path, program: Any, before: Episodes) -> Result:
+        """The first line of the log, and all that follows."""
+        with Log(path) as log:
+            self._attend(path, log)
+            self._note_evaluation(before, self._learners())
+            return self._go(program)
+
+    def _begin_anew(self, path: Path) -> Result:
+        """In the folder of a run that ended before anything of it was saved."""
+        self.display.say(f"{path} has no checkpoint yet: it begins anew")
+        self._introduce(path)
+        program, before = self._prepare()
+        folder.emptied(path)
+        return self._open(path, program, before)
+
+    def resume(self, path: Path) -> Result:
+        """From the newest checkpoint that is whole; from the beginning if there never was one."""
+        with folder.held(path), self._held():
+            if folder.unbegun(path):
+                return self._begin_anew(path)
+            state, about, wrong = checkpoint.newest(path, self.loop.template(self.config.settings.seed))
+            for sentence in wrong:
+                self.display.say(f"{sentence}; using the one before")
+            self._refuse_another(path, about)
+            self.saved = steps = about["steps"]
+            self.due = [step for step in self.due if step > steps]
+            self.display.say(f"resuming {path} at {steps:,} of {self.config.settings.steps:,} steps")
+            if self.config.hosted:
+                self.display.say("its games begin new episodes, as an environment on the host cannot be saved")
+            with self.display.waiting("compiling the training program"):
+                self.state = self.loop.restored(state)
+                program = self.loop.compile(self.state, sizing.iterations(self.config, self._learners()))
+            with Log(path, about["logs"], steps) as log:
+                folder.reopen(path)
+                self._attend(path, log)
+                self.notes.run.steps, self.notes.run.seconds = steps, about["seconds"]
+                self.notes.history = read(path, self.config.sides)
+                if about["best"]:
+                    like = policy_store.acting(self.config, self._learners())
+                    best = checkpoint.best(checkpoint.place(path, steps), like)
+                    self.best.restore(Best(**about["best"]), best)
+                return self._go(program)
+
+    def _refuse_another(self, path: Path, about: dict[str, Any]) -> None:
+        """What decides a run is what it was begun with."""
+        other = folder.difference(about.get("config"), self.config.to_json())
+        if other:
+            raise ShoalError(
+                f"{path / folder.CONFIG} says {other} as in its checkpoint: put it back, or begin another run with"
+                f" shoal train {path / folder.CONFIG}"
+            )
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """Signals, games and callbacks, for the length of the run."""
+        closing = contextlib.closing
+        with self.stop, closing(self.hooks), closing(self.loop), closing(self.evaluator):
+            yield
+
+    def _attend(self, path: Path, log: Log) -> None:
+        """Begin to take notes."""
+        self.notes = Notes(Run(path, self.config, log, self._learners, self.stop.ask), self.display, self.hooks)
+        self.best = BestPolicy(path, self.config)
+
+    @property
+    def path(self) -> Path:
+        return self.notes.run.path
+
+    @property
+    def steps(self) -> int:
+        return self.notes.run.steps
+
+    @property
+    def failure(self) -> ShoalError | None:
+        """Why it cannot go on: the games', or a callback's."""
+        return self.loop.failure or self.hooks.failure
+
+    def _go(self, program: Any) -> Result:
+        """Train on to the end, save, evaluate."""
+        with contextlib.closing(checkpoint.Keeper(self.path, self.config.settings.keep)) as keeper:
+            self._save(keeper)  # from here on nothing is lost
+            self._train(program, keeper)
+            self._save(keeper)
+            self._written(keeper)
+        learners = self._learners()
+        policy_store.save(self.path / folder.POLICY, self.config, learners, self.steps)
+        if self.failure:
+            raise self.failure
+        result = self._finish(learners)
+        self.hooks.call("on_end", self.notes.run, result)
+        if self.failure:
+            raise self.failure
+        if self.stop.signal == signal.SIGINT:
+            raise KeyboardInterrupt  # all is written; whoever goes on from run to run shall not
+        return result
+
+    def _loop(self) -> Loop:
+        c, s = self.config, self.config.settings
+        parts = (c.game, c.algorithms, s.games, s.window, s.steps, c.devices)
+        if not c.hosted:
+            return Loop(*parts)
+        return HostLoop(*parts, c.workers, s.patience, s.tolerance, self._halted, self.alone)
+
+    def _halted(self) -> bool:
+        return bool(self.stop.signal)
+
+    def _evaluator(self, players: dict, greedy: bool) -> Any:
+        c, s = self.config, self.config.settings
+        return evaluator(c.game, players, s.eval_episodes, greedy, c.workers, s, self.alone, self.display.say)
+
+    def _introduce(self, path: Path) -> None:
+        s, c = self.config.settings, self.config
+        device = f"{c.devices} {jax.devices()[0].platform} device{'s' * (c.devices > 1)}"
+        self.display.say(f"shoal {__version__}: {c.label} on {c.env}, seed {s.seed}, {device}, into {path}")
+        sizes = self.loop.sizes()
+        for team, facts in folder.protocol(c)["teams"].items():
+            agents = self.config.sides[team].n
+            keeps = f", memory {sizing.readable(sizes[team])}" if sizes[team] > 1e6 else ""
+            self.display.say(
+                f"team {team}: {agents} agent{'s' * (agents > 1)} play {c.algorithms[team].name}, reward"
+                f" {facts['reward']}, each step enters {facts['updates_per_step']:g} gradient update(s){keeps}"
+            )
+        sizing.check_memory(sum(sizes.values()), room(c.devices))
+        nets = sum(np.size(leaf) * 4 for leaf in jax.tree.leaves(self.loop.learners(0)))
+        size = sum(sizes.values()) + 2 * nets  # those now, and the best
+        if size > 1e6:
+            self.display.say(f"checkpoints of about {sizing.readable(size)}, {s.keep} kept")
+        sizing.check_disk(path, size, s.keep)
+
+    def _prepare(self) -> tuple[Any, Episodes]:
+        """The opening state; the compiled program and the scores before any training."""
+        pool = ThreadPoolExecutor(1)
+        try:
+            with self.display.waiting("compiling the training program"):
+                self.state = self.loop.init(self.config.settings.seed)
+                learners = self._learners()
+                compiled = pool.submit(self.loop.compile, self.state, sizing.iterations(self.config, learners))
+                before = self._evaluate(learners, 0, self._halted)
+                program = compiled.result()
+        finally:
+            pool.shutdown(wait=False)  # of a compiler nobody waits for
+        if self.stop.signal:
+            raise KeyboardInterrupt  # nothing was trained, nothing is written
+        return program, before
+
+    def _train(self, program: Any, keeper: checkpoint.Keeper) -> None:
+        s = self.config.settings
+        every = s.save_every or max(s.steps // 10, 1)
+        with self.display.training(s.steps):
+            while self.steps < s.steps and not self.stop.signal and not self.failure:
+                fresh = self._call(program)
+                if self.due and self.due[0] <= self.steps < s.steps and not self.failure:
+                    self.due = [step for step in self.due if step > self.steps]
+                    self._look()
+                if keeper.idle:
+                    self._written(keeper)
+                if self.steps // every > (self.steps - fresh) // every and self.steps < s.steps:
+                    self._save(keeper)
+
+    def _call(self, program: Any) -> int:
+        """Some iterations; the steps they made."""
+        start = time.monotonic()
+        self.state, metrics = program(self.state)
+        metrics = jax.device_get(metrics)
+        spent = time.monotonic() - start
+        self._note_faults()
+        if metrics is None:  # the first of the iterations failed
+            return 0
+        broke = {"faults": float(len(self.loop.faults)), "dropped": float(len(self.loop.dropped))}
+        try:
+            return self.notes.metrics(metrics, spent, broke if self.loop.faults else {})
+        except Diverged as error:
+            before = self.notes.history.points[0].played
+            raise Diverged(f"{error}: {cause(self.config, jax.device_get(self.state.views), before)}") from None
+
+    def _save(self, keeper: checkpoint.Keeper) -> None:
+        """A checkpoint, unless the last one is of this very step: it could not be replaced in one go."""
+        best, run = self.best.best, self.notes.run
+        if self.saved == run.steps:
+            return
+        self._written(keeper)
+        about = {"steps": run.steps, "seconds": run.seconds, "logs": run.log.marks()}
+        about |= {"best": best and best._asdict(), "config": self.config.to_json(), "protocol": self.protocol}
+        keeper.save(self.state, about, self.best.learners)
+        self.saved = run.steps
+
+    def _written(self, keeper: checkpoint.Keeper) -> None:
+        """Tell of the checkpoint that is being written, once it is."""
+        path = keeper.settle()
+        if path:
+            self.hooks.call("on_checkpoint", self.notes.run, path)
+
+    @cached_property
+    def protocol(self) -> dict[str, Any]:
+        return folder.protocol(self.config)
+
+    def _look(self) -> None:
+        """An evaluation meanwhile: given up if the run is to end; one that cannot be played ends the run."""
+        learners = self._learners()
+        try:
+            played = self._evaluate(learners, self.steps, self._halted)
+        except Halted:
+            return
+        except ShoalError as error:
+            self.loop.failure = error
+            return
+        self._note_evaluation(played, learners)
+
+    def _learners(self) -> dict:
+        """On the host: evaluation and the saved policy start from the same arrays."""
+        return jax.device_get(self.state.learners)
+
+    def _evaluate(self, learners: dict, steps: int, halted: Callable[[], bool] = never) -> Episodes:
+        return self.evaluator(learners, self.config.settings.seed, clock(self.config, steps), halted)
+
+    def _note_evaluation(self, played: Episodes, learners: dict) -> None:
+        self._note_faults()
+        better = self.best.consider(self.steps, played.score(), learners)
+        self.notes.evaluation(played, better)
+
+    def _note_faults(self) -> None:
+        """What broke on the host since the last time."""
+        self.notes.faults("training", self.loop.faults)
+        self.notes.faults("evaluation", self.evaluator.faults)
+
+    def _finish(self, learners: dict) -> Result:
+        """The last evaluation, the random level, the curve, the summary."""
+        s, run = self.config.settings, self.notes.run
+        random = self._last_looks(learners)
+        title, history = f"{self.config.label} on {self.config.env}, seed {s.seed}", self.notes.history
+        curve.draw(run.path / folder.CURVE, title, history.points, history.training, random)
+        result = Result(
+            run.path,
+            scores=history.points[-1].played.score(),
+            before=history.before,
+            random=random.score() if random else {},
+            steps=run.steps,
+            seconds=run.seconds,
+            stopped=int(self.stop.signal),
+            best=self.best.best,
+        )
+        facts = vars(result) | {"path": str(run.path), "steps_per_second": run.steps / max(run.seconds, 1e-9)}
+        files.write_json(run.path / folder.SUMMARY, facts | {"best": result.best and result.best._asdict()})
+        self._conclude(result)
+        return result
+
+    def _last_looks(self, learners: dict) -> Episodes | None:
+        """The last evaluation, and how random play does; within GRACE seconds if somebody waits for the end."""
+        if self.stop.signal:
+            self.display.say(f"stopping early at {self.steps:,} steps, as asked: all is saved")
+        until = time.monotonic() + (GRACE if self.stop.hasty else float("inf"))
+
+        def late() -> bool:
+            return time.monotonic() > until
+
+        last = self.notes.history.points[-1].step
+        guessers = {team: algorithms.chance(spec) for team, spec in self.config.sides.items()}
+        try:
+            if last < self.steps:  # it was not stopped at an evaluation
+                self._note_evaluation(self._evaluate(learners, self.steps, late), learners)
+            with contextlib.closing(self._evaluator(guessers, False)) as chance:
+                return chance({team: () for team in guessers}, self.config.settings.seed, clock(self.config, 0), late)
+        except Halted:
+            last = self.notes.history.points[-1].step
+            self.display.say(f"evaluations are left out after {GRACE:g} s: scores are those at {last:,} steps")
+            return None
+
+    def _conclude(self, result: Result) -> None:
+        say = self.display.say
+        say(
+            f"{result.steps:,} steps in {result.seconds:.1f} s: {result.steps / max(result.seconds, 1e-9):,.0f} steps/s"
+        )
+        for team, score in result.scores.items():
+            chance = f"random {result.random[team]:.2f}, " if result.random else ""
+            say(f"team {team}: {chance}before {result.before[team]:.2f}, after {score:.2f}")
+        if result.best:
+            best = result.best
+            say(f"best: team {best.team} {best.score:.2f} after {best.steps:,} steps: {result.path / folder.BEST}")
+        say(f"policy: {result.path / folder.POLICY}   curve: {result.path / folder.CURVE}")
+        flag = needed(self.config.env, self.config.options)
+        if result.stopped:
+            say(f"stopped before its {self.config.settings.steps:,} steps: shoal resume {result.path}{flag} goes on")
+        elif flag:
+            say(f"to play it again: shoal evaluate {result.path}{flag}, as the environment is one's own")
+
+
+def clock(config: Config, steps: int) -> Clock:
+    """How far training had come after so many steps."""
+    done = np.float32(steps)
+    return Clock(done, np.float32(done / np.float32(config.settings.steps)))  # type: ignore[arg-type]

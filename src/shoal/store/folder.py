@@ -1,0 +1,234 @@
+"""The run folder: what is in it, and how it is written and read."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import platform
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from .. import __version__, envs
+from ..config.config import Config
+from ..config.fields import entry
+from ..config.trust import NOTHING, Trust, needed
+from ..devices import setup
+from ..errors import ShoalError
+from ..files import naming, read_json, write_json
+
+CONFIG, METRICS, EPISODES, SUMMARY = "config.json", "metrics.jsonl", "episodes.csv", "summary.json"
+GROUP = "group.json"  # of a folder that holds the runs of several seeds
+LOCK = ".lock"  # held by the process that trains
+CLAIM = ".claim"  # ends the name of a file beside a folder that is about to be made
+FAULTS = "faults.jsonl"  # only if an environment on the host broke
+CHECKPOINTS = "checkpoints"
+THEIRS = "wandb"  # where Weights & Biases writes
+FREE = ("out", "name", "seeds", "devices", "workers", "patience", "tolerance", "keep", "save_every")
+UNDECIDED = (*FREE, "film", "track", "project")  # settings that do not decide what is learnt
+CURVE, POLICY, BEST, TENSORBOARD = "curve.png", "policy", "best", "tensorboard"
+
+
+def plan(config: Config) -> Path:
+    """Where the run will go; refuses a place that is taken or cannot be written to, without touching it."""
+    s = config.settings
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    which = s.seed if s.seeds == 1 else "seeds"
+    name = s.name or f"{config.label}-{re.sub(r'[/:]', '__', config.env)}-{which}-{stamp}"
+    path = Path(s.out) / name
+    try:
+        path.exists()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", "") or error
+        raise ShoalError(f"the run folder cannot be made ({why}): choose another name or out") from None
+    if path.exists() and s.name:
+        flag = needed(config.env, config.options)
+        go_on = f", or go on with shoal resume {path}{flag}" if _interrupted(path) else ""
+        raise ShoalError(f"{path} exists already and is never overwritten: choose another name or out{go_on}")
+    again = 2
+    while path.exists():
+        path, again = path.with_name(f"{name}-{again}"), again + 1
+    there = next(parent for parent in path.absolute().parents if parent.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise ShoalError(f"the run folder {path} cannot be made, as {there} cannot be written to: choose another out")
+    return path
+
+
+@contextlib.contextmanager
+def claimed(config: Config) -> Iterator[Path]:
+    """Where the run will go, and nobody else's as long as this lasts: compiling takes a while.
+
+    The folder itself is made once there is something to write; nothing stays behind if there never is."""
+    first = path = plan(config)
+    missing, again = [parent for parent in path.parents if not parent.exists()], 2
+    with contextlib.ExitStack() as claims:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            claims.callback(_remove_empty, missing)
+            while not _claim(path, claims):
+                if config.settings.name:
+                    raise ShoalError(f"{path} is being made by another process: choose another name or out")
+                path, again = first.with_name(f"{first.name}-{again}"), again + 1
+        except OSError as error:
+            raise ShoalError(f"the run folder {path} cannot be made ({error.strerror}): choose another out") from None
+        yield path
+
+
+def _claim(path: Path, claims: contextlib.ExitStack) -> bool:
+    """Whether the name is ours now, until the claims are given up; whoever dies lets go."""
+    sign = path.with_name(f".{path.name}{CLAIM}")
+    with contextlib.ExitStack() as mine:
+        file = mine.enter_context(sign.open("w"))
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        if path.exists() or not sign.exists() or sign.stat().st_ino != os.fstat(file.fileno()).st_ino:
+            return False  # whoever had the name has made the folder, or has just given it up
+        mine.callback(sign.unlink, missing_ok=True)
+        claims.enter_context(mine.pop_all())
+    return True
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Those of them that nothing was written to."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _interrupted(path: Path) -> bool:
+    """Whether a folder is of a run, or of several, that can go on."""
+    with contextlib.suppress(ShoalError):
+        return (path / GROUP).exists() or ((path / CONFIG).exists() and not finished(path))
+    return False
+
+
+def create(path: Path, config: Config) -> None:
+    """Make the folder and say in it what the run is."""
+    try:
+        path.mkdir(parents=True, exist_ok=False)
+    except OSError as error:
+        raise ShoalError(f"the run folder {path} cannot be made ({error.strerror}): choose another out") from None
+    write_json(path / CONFIG, config.to_json() | {"protocol": protocol(config)})
+
+
+def protocol(config: Config) -> dict[str, Any]:
+    """What a reader of the scores must know beside the config."""
+    s = config.settings
+    return {
+        "versions": {
+            "shoal": __version__,
+            "jax": jax.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+            **envs.versions(config.env),
+        },
+        "device": jax.devices()[0].device_kind,
+        "devices": config.devices,
+        "teams": {team: algorithm.protocol(config.share) for team, algorithm in config.algorithms.items()},
+        "evaluation": {
+            "actions": "greedy" if s.greedy else "sampled",
+            "episodes": s.eval_episodes,
+            "exploration": "none" if s.greedy else "as in training after as many steps",
+        },
+        "score": "mean undiscounted return of one agent",
+    }
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """One process at a time; whoever dies lets go. A folder whose files lie elsewhere is not written to."""
+    for link in (inner for inner in path.rglob("*") if inner.is_symlink()):
+        theirs = THEIRS in link.relative_to(path).parts[:-1]  # a package of others makes links of its own there
+        if not theirs and not link.resolve().is_relative_to(path.resolve()):
+            raise ShoalError(f"{link} is a link that leads out of {path}: put what it leads to in its place")
+    with (path / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ShoalError(f"{path} is being trained by another process") from None
+        yield
+
+
+def reopen(path: Path) -> None:
+    """What an earlier end left behind is not of the run as it goes on."""
+    (path / SUMMARY).unlink(missing_ok=True)
+    shutil.rmtree(path / POLICY, ignore_errors=True)
+
+
+def unbegun(path: Path) -> bool:
+    """Whether a run ended before its first checkpoint, and so before its first step."""
+    saved = any(place.name.isdigit() for place in (path / CHECKPOINTS).glob("*"))
+    if saved or any((path / name).exists() for name in (SUMMARY, POLICY)):
+        return False
+    lines = (path / METRICS).read_text().splitlines() if (path / METRICS).exists() else []
+    return not any('"env_step": 0,' not in line for line in lines[:-1])  # the last may be cut
+
+
+def emptied(path: Path) -> None:
+    """Without what such a run left; its config stays."""
+    for name in (METRICS, EPISODES, FAULTS):
+        (path / name).unlink(missing_ok=True)
+    for name in (TENSORBOARD, BEST, CHECKPOINTS):
+        shutil.rmtree(path / name, ignore_errors=True)
+
+
+def difference(saved: Any, now: Any, name: str = "") -> str:
+    """The first thing in which two configs differ that both have and that decides what is learnt, in words."""
+    if isinstance(saved, dict) and isinstance(now, dict):
+        both = (key for key in saved if key in now and key not in UNDECIDED)
+        return next(filter(None, (difference(saved[key], now[key], key) for key in both)), "")
+    return "" if saved == now else f"{name} is {now!r}, not {saved!r}"
+
+
+def no_run(path: Path, what: str) -> ShoalError:
+    """What to say of a path that is not `what`."""
+    if not path.exists():
+        return ShoalError(f"there is no folder {path}")
+    inside = sorted(path.glob(f"*/{CONFIG}")) if path.is_dir() else []
+    if inside:
+        return ShoalError(f"{path} is a folder of runs: take one of them, such as {inside[0].parent}")
+    return ShoalError(f"{path} is not {what}: it has no {CONFIG}")
+
+
+def config_of(path: Path, trust: Trust = NOTHING) -> Config:
+    """The config of a run, with the number of devices it really uses."""
+    if not (path / CONFIG).is_file():
+        raise no_run(path, "a run folder")
+    plain = read_json(path / CONFIG, "a run folder")
+    with naming(path / CONFIG):
+        devices = entry(entry(plain, "protocol", dict), "devices", int)
+        setup(devices)
+        config = Config.from_json(plain, trust)
+        return replace(config, settings=replace(config.settings, devices=devices))
+
+
+def finished(path: Path) -> bool:
+    """Whether a run was trained to its end."""
+    summary = path / SUMMARY
+    return summary.exists() and not entry(read_json(summary, "a run folder"), "stopped", int)
+
+
+def named(tree: Any) -> dict[str, Any]:
+    """Leaves by their place in the tree, in the tree's order."""
+    paths = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in paths}
+
+
+def renamed(leaves: dict[str, Any]) -> dict[str, Any]:
+    """Leaves as they are called today: 0.1.0 kept the mean square of the returns where their variance now is."""
+    new = dict(leaves)
+    for name in [name for name in leaves if name.endswith("scale/square")]:
+        stem, square = name.removesuffix("square"), np.asarray(new.pop(name), np.float64)
+        mean = np.asarray(leaves.get(f"{stem}mean", 0.0), np.float64)
+        new[f"{stem}variance"] = np.asarray(np.maximum(square - mean**2, 0.0), np.float32)
+    return new

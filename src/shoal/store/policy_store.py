@@ -1,0 +1,157 @@
+"""Policies on the disk: what acts of every team's learner and how to rebuild it, as arrays and JSON that run nothing
+when read.
+
+A policy folder is `policy/` (what a run ended with), `best/` (what it evaluated best) or a checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from .. import files
+from ..config.config import Config
+from ..config.fields import entry
+from ..config.trust import NOTHING, Trust
+from ..errors import ShoalError
+from ..nets.layers import outline
+from . import checkpoint, folder
+
+WEIGHTS, ABOUT = "weights.safetensors", "policy.json"  # inside a policy folder
+
+
+class Best(NamedTuple):
+    """The evaluation that a team did best in."""
+
+    team: str
+    steps: int
+    score: float  # mean return of one agent
+
+
+class Saved(NamedTuple):
+    """A policy as it was read."""
+
+    config: Config
+    learners: dict[str, Any]  # what acts of them; of some teams alone if only some agents were saved
+    steps: int  # it was trained for
+    agents: tuple[str, ...] = ()  # those alone; empty for all
+
+
+def acting(config: Config, learners: dict[str, Any]) -> dict[str, Any]:
+    """What acts of the learners."""
+    return {team: config.algorithms[team].acting(learner) for team, learner in learners.items()}
+
+
+def save(
+    place: Path,
+    config: Config,
+    learners: dict[str, Any],
+    steps: int,
+    best: Best | None = None,
+    agents: tuple[str, ...] = (),
+) -> None:
+    """Write the folder, in one go; of `best` it is also said which evaluation it was, of some agents who they are."""
+    from safetensors.numpy import save as as_bytes
+
+    leaves = folder.named(acting(config, learners))
+    blob = as_bytes({name: np.array(leaf, order="C") for name, leaf in leaves.items()})
+    about = {"steps": steps} | (best._asdict() if best else {}) | ({"agents": list(agents)} if agents else {})
+    about |= {"sha256": hashlib.sha256(blob).hexdigest(), "config": config.to_json()}
+    temporary, before = _temporary(place), _before(place)
+    for leftover in (temporary, before):
+        shutil.rmtree(leftover, ignore_errors=True)
+    try:
+        temporary.mkdir(parents=True)
+        checkpoint.flushed(temporary / WEIGHTS, blob)
+        files.write_json(temporary / ABOUT, about)
+        for written in (temporary / ABOUT, temporary):
+            checkpoint.sync(written)
+        if place.exists():
+            os.replace(place, before)
+        os.replace(temporary, place)
+    except OSError as error:
+        raise ShoalError(f"the policy cannot be written to {place} ({error.strerror or error})") from None
+    shutil.rmtree(before, ignore_errors=True)
+
+
+def best_of(run: Path) -> Best | None:
+    """What `best/` says it is."""
+    try:
+        about = files.read_json(run / folder.BEST / ABOUT, "a saved policy")
+        return Best(about["team"], about["steps"], about["score"])
+    except (ShoalError, KeyError, TypeError):
+        return None
+
+
+def load(path: Path, best: bool = False, trust: Trust = NOTHING) -> Saved:
+    """Of a run its final policy or its best one; or whatever a policy folder or a checkpoint holds.
+
+    No environment is opened for it; `trust` is for who plays it later."""
+    if best and any((path / name).is_file() for name in (checkpoint.ABOUT, ABOUT)):
+        raise ShoalError(f"{path} is a policy or a checkpoint, but only a run has a best policy: load the run's folder")
+    if (path / checkpoint.ABOUT).is_file():
+        about, leaves = checkpoint.opened(path)
+        own = {name.partition("/")[2]: leaf for name, leaf in leaves.items() if name.startswith("learners/")}
+        return _rebuilt(path, about, own, trust)
+    if (path / ABOUT).is_file():
+        return _read(path, trust)
+    if not (path / folder.CONFIG).is_file():
+        raise folder.no_run(path, "a run folder, a policy or a checkpoint")
+    place = path / (folder.BEST if best else folder.POLICY)
+    place = _before(place) if not place.exists() and _before(place).exists() else place
+    if not place.exists():
+        raise ShoalError(f"{path} has no {place.name} policy yet: resume it, or load one of its checkpoints")
+    return _read(place, trust)
+
+
+def _read(place: Path, trust: Trust) -> Saved:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as as_arrays
+
+    about = files.read_json(place / ABOUT, "a saved policy")
+    try:
+        blob = files.read_bytes(place / WEIGHTS)
+        leaves = folder.renamed(as_arrays(blob))
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise ShoalError(f"the weights in {place} cannot be read: {error}") from None
+    if not isinstance(about, dict) or about.get("sha256", "") != hashlib.sha256(blob).hexdigest():
+        raise ShoalError(f"the weights in {place} are damaged: their checksum does not fit")
+    return _rebuilt(place, about, leaves, trust)
+
+
+def _rebuilt(place: Path, about: dict[str, Any], leaves: dict[str, np.ndarray], trust: Trust) -> Saved:
+    """Learners of these leaves, if they fit their config."""
+    with files.naming(place):
+        config, steps = Config.of_policy(about.get("config"), trust), entry(about, "steps", int)
+        agents = _agents(config, about)
+        playing = [team for team, spec in config.sides.items() if not agents or set(agents) & set(spec.agents)]
+        fresh = acting(config, {team: outline(config.algorithms[team].init) for team in playing})
+    wanted = folder.named(fresh)  # an earlier version saved the whole learners
+    kinds = {name: (leaf.shape, leaf.dtype) for name, leaf in leaves.items() if name in wanted}
+    if kinds != {name: (leaf.shape, leaf.dtype) for name, leaf in wanted.items()}:
+        raise ShoalError(f"the weights in {place} do not fit their config: another version of shoal wrote them")
+    learners = jax.tree.unflatten(jax.tree.structure(fresh), [leaves[name] for name in wanted])
+    return Saved(config, learners, steps, agents)
+
+
+def _agents(config: Config, about: dict[str, Any]) -> tuple[str, ...]:
+    """Those whose policy it is, if not all agents'."""
+    names, known = about.get("agents", []), [agent for spec in config.sides.values() for agent in spec.agents]
+    if not isinstance(names, list) or not all(name in known for name in names):
+        raise ShoalError("'agents' there must be a list of agents that play")
+    return tuple(names)
+
+
+def _temporary(place: Path) -> Path:
+    return place.with_name(f"{place.name}.tmp")
+
+
+def _before(place: Path) -> Path:
+    """Where the one before it is for the moment in which two folders change places."""
+    return place.with_name(f"{place.name}.old")

@@ -1,0 +1,301 @@
+"""The runs of a campaign: every algorithm on every environment with every seed, checked before the first begins."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+import tomllib
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .. import files
+from ..config.compose import assemble
+from ..config.settings import MOST_SEEDS
+from ..config.trust import EVERYTHING, NOTHING, Trust
+from ..errors import ShoalError, nearest
+from .processes import Job
+
+FILE = "campaign.json"
+RUNS = "runs"  # the folder of the runs
+GRID = ("steps", "evaluations", "eval_episodes", "greedy")  # what runs must have in common to be compared
+OWN = {"--seed": "--seeds says which there are", "--name": "--out names its folder", "--out": "it has one for all runs"}
+ALONE = ["--devices", "1"]  # unless told otherwise: so no result depends on how many runs share the machine
+SAVED = ("algorithm", "env", "args", "config", "seeds")  # of a pair
+TABLES = ("algorithms", "envs", "seeds", "out", "options", "scales")  # of a TOML file
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An algorithm on an environment. Both have a label and are words after `shoal train`, as are the options."""
+
+    algorithm: str
+    env: str
+    args: list[str]
+    config: dict[str, Any]  # but for the seed and the place
+    seeds: list[int]
+    trust: Trust = field(default=NOTHING, compare=False)  # what its runs may play; never what a file says
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.algorithm, self.env
+
+    @property
+    def grid(self) -> dict[str, Any]:
+        return {name: self.config["settings"][name] for name in GRID}
+
+    def path(self, folder: Path, seed: int) -> Path:
+        """The run folder of a seed."""
+        return folder / RUNS / "-".join([_slug(self.algorithm), _slug(self.env), str(seed)])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All pairs, and what is 0 and 1 of normalised scores where the user says so: `env` or `env team` -> both."""
+
+    pairs: list[Pair]
+    scales: dict[str, list[float]] = field(default_factory=dict)
+
+    def jobs(self, folder: Path) -> list[Job]:
+        """Seed by seed, so that a campaign that is stopped has something of everything."""
+        everyone = sorted({seed for pair in self.pairs for seed in pair.seeds})
+        return [
+            Job(pair.path(folder, seed), [*pair.args, "--seed", str(seed)], pair.trust)
+            for seed in everyone
+            for pair in self.pairs
+            if seed in pair.seeds
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        pairs = [{name: value for name, value in vars(pair).items() if name != "trust"} for pair in self.pairs]
+        return {"pairs": pairs, "scales": self.scales}
+
+    def merged(self, before: Plan, folder: Path) -> Plan:
+        """This and what the folder has already; refused if they say different things of the same pair."""
+        pairs = {pair.key: pair for pair in before.pairs}
+        for pair in self.pairs:
+            old = pairs.get(pair.key)
+            if old is not None and old.config != pair.config:
+                raise ShoalError(
+                    f"{folder} has {pair.algorithm} on {pair.env} with {contrast(old.config, pair.config)}:"
+                    " choose another --out, or take the options it was begun with"
+                )
+            seeds = sorted({*(old.seeds if old else []), *pair.seeds})
+            pairs[pair.key] = dataclasses.replace(pair, seeds=seeds)
+        return Plan(list(pairs.values()), before.scales | self.scales)
+
+
+def made(
+    algorithms: dict[str, list[str]],
+    envs: dict[str, list[str]],
+    seeds: list[int],
+    options: list[str],
+    words: Trust = EVERYTHING,
+    files: Trust = NOTHING,
+) -> Plan:
+    """Every algorithm on every environment, by label; each pair is assembled as `shoal train` would.
+
+    `words` and `files` as in `assemble`."""
+    pairs = []
+    for env, env_words in envs.items():
+        for algorithm, own_words in algorithms.items():
+            args = [*ALONE, *own_words, *env_words, *options]
+            _refuse_own(args)
+            try:
+                config, _ = assemble([*args, "--seed", str(seeds[0])], words, files)
+            except ShoalError as error:
+                means = "" if shlex.join(own_words) == algorithm else f" ({shlex.join(own_words)})"
+                raise ShoalError(f"{algorithm}{means} on {env}: {error}") from None
+            own = words.only(config.env)
+            pairs.append(Pair(algorithm, env, args, plain(config.to_json()), seeds, own))
+    return Plan(pairs)
+
+
+def checked(plan: Plan) -> Plan:
+    """The plan, if its runs can be compared and told apart."""
+    for env in dict.fromkeys(pair.env for pair in plan.pairs):
+        _same_grid(env, [(pair.algorithm, pair.grid) for pair in plan.pairs if pair.env == env])
+    tasks = list(dict.fromkeys(name for pair in plan.pairs for name in _scaled(pair)))
+    for name in plan.scales:
+        if name not in tasks:
+            raise ShoalError(f"[scales] has {name!r}{nearest(name, tasks)}: there are {', '.join(tasks)}")
+    paths = [str(job.path) for job in plan.jobs(Path())]
+    if len(set(paths)) < len(paths):
+        raise ShoalError("two algorithms or environments of the campaign have names that are too alike: rename one")
+    return plan
+
+
+def _scaled(pair: Pair) -> list[str]:
+    """What `scales` may call an environment, and its teams."""
+    return [pair.env, *(f"{pair.env} {team}" for team in pair.config["teams"])]
+
+
+def _same_grid(env: str, grids: list[tuple[str, dict[str, Any]]]) -> None:
+    """Runs on one environment are compared at the same steps, by as many episodes, played alike."""
+    first, asked = grids[0]
+    for other, grid in grids[1:]:
+        for name, value in grid.items():
+            if value != asked[name]:
+                flag = f"--{name.replace('_', '-')}"
+                raise ShoalError(
+                    f"runs on {env} cannot be compared, as {name} is {told(asked[name])} for {first} and"
+                    f" {told(value)} for {other}: give all of them the same {flag}"
+                )
+
+
+def plain(config: dict[str, Any]) -> dict[str, Any]:
+    """A run's saved config without what differs between the runs of a pair."""
+    settings = {name: value for name, value in config["settings"].items() if name not in ("seed", "out", "name")}
+    return {name: config[name] for name in ("env", "options", "teams")} | {"settings": settings}
+
+
+def contrast(one: Any, other: Any, name: str = "") -> str:
+    """The first thing in which two configs differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in [*one, *(key for key in other if key not in one)]:
+            if one.get(key) != other.get(key):
+                return contrast(one.get(key), other.get(key), key)
+    return f"{name} {told(one)}, not {told(other)}"
+
+
+def load(folder: Path, trust: Trust = NOTHING, again: Collection[tuple[str, str]] = ()) -> Plan:
+    """The plan that a campaign's folder keeps, if its runs are trusted; those of `again` the user has named anew."""
+    plan = read(folder)
+    pairs = []
+    for pair in plan.pairs:
+        if pair.key not in again:
+            _refuse_own(pair.args)
+            with files.naming(folder / FILE):
+                config, _ = assemble(pair.args, trust, trust)
+            pair = dataclasses.replace(pair, trust=trust.only(config.env))
+        pairs.append(pair)
+    return dataclasses.replace(plan, pairs=pairs)
+
+
+def read(folder: Path) -> Plan:
+    """The same to look at, not to run."""
+    content = files.read_json(folder / FILE, "a campaign's folder")
+    try:
+        plan = Plan([Pair(**{name: pair[name] for name in SAVED}) for pair in content["pairs"]], content["scales"])
+        if all(_sound(pair) for pair in plan.pairs):
+            return plan
+    except (TypeError, KeyError):
+        pass
+    raise ShoalError(f"{folder / FILE} was not written by this version of shoal: choose another --out") from None
+
+
+def _sound(pair: Pair) -> bool:
+    """Whether it has the kinds of values that were saved; seeds name folders."""
+    names = [pair.algorithm, pair.env, *pair.args]
+    return (
+        all(isinstance(name, str) for name in names)
+        and all(type(seed) is int and 0 <= seed < 2**32 for seed in pair.seeds)
+        and isinstance(pair.config["teams"], dict)
+        and all(name in pair.config["settings"] for name in (*GRID, "devices"))
+    )
+
+
+def save(plan: Plan, folder: Path) -> None:
+    try:
+        (folder / RUNS).mkdir(parents=True, exist_ok=True)
+        files.write_json(folder / FILE, plan.to_json())
+    except OSError as error:
+        raise ShoalError(f"{folder} cannot be written to ({error.strerror}): choose another --out") from None
+
+
+def listed(words: str) -> dict[str, list[str]]:
+    """`mappo,qmix --hidden 64` -> what to train by label."""
+    entries = [" ".join(entry.split()) for entry in words.split(",")]
+    if not all(entries):
+        raise ShoalError(f"{words!r} has an empty place: separate names by single commas")
+    if len(set(entries)) < len(entries):
+        raise ShoalError(f"{words!r} says something twice: each algorithm and environment is asked for once")
+    return {entry: split(entry) for entry in entries}
+
+
+def split(words: str) -> list[str]:
+    """As a shell would."""
+    try:
+        return shlex.split(words)
+    except ValueError as error:
+        raise ShoalError(f"{words!r} cannot be read ({str(error).lower()})") from None
+
+
+def numbers(seeds: Any) -> list[int]:
+    """`5` -> the seeds 0 … 4; `0,7,12` or a list -> just these."""
+    words = seeds if isinstance(seeds, list) else str(seeds).split(",")
+    try:
+        values = [int(word) for word in words]
+    except (ValueError, TypeError):
+        raise ShoalError(f"seeds must be a number of seeds or seeds separated by commas, not {seeds!r}") from None
+    several = isinstance(seeds, list) or len(values) > 1
+    if min(values, default=-1) < (0 if several else 1) or max(values) >= 2**32 or len(set(values)) < len(values):
+        raise ShoalError(f"seeds must be at least one, different, and not negative, not {seeds!r}")
+    if (len(values) if several else values[0]) > MOST_SEEDS:
+        raise ShoalError(f"seeds must be at most {MOST_SEEDS:,}, not {seeds}")
+    return values if several else list(range(values[0]))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A campaign's file, its labels resolved to words."""
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ShoalError(f"{path} cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ShoalError(f"{path} is not TOML: {error}") from None
+    for name in content:
+        if name not in TABLES:
+            raise ShoalError(f"{path} has {name!r}{nearest(name, TABLES)}: a campaign has {', '.join(TABLES)}")
+    for name in ("algorithms", "envs"):
+        content[name] = _entries(content.get(name), path, name)
+    options = content.get("options", {})
+    if not isinstance(options, dict):
+        raise ShoalError(f"options in {path} must be a table, such as [options] and steps = 2e6 below it")
+    content["options"] = [word for name, value in options.items() for word in _flag(name, value)]
+    _check_scales(content.get("scales", {}), path)
+    return content
+
+
+def _entries(given: Any, path: Path, name: str) -> dict[str, list[str]]:
+    entries = {entry: entry for entry in given} if _are_texts(given) and isinstance(given, list) else given
+    if not entries or not isinstance(entries, dict) or not _are_texts(entries.values()):
+        raise ShoalError(f"{name} in {path} must be a list of names or a table: label = 'words after shoal train'")
+    return {label: split(words) for label, words in entries.items()}
+
+
+def _are_texts(values: Any) -> bool:
+    return isinstance(values, Iterable) and all(isinstance(value, str) for value in values)
+
+
+def _check_scales(scales: Any, path: Path) -> None:
+    for task, bounds in scales.items() if isinstance(scales, dict) else [("", None)]:
+        numbers = bounds if isinstance(bounds, list) and all(type(b) in (int, float) for b in bounds) else []
+        if len(numbers) != 2 or numbers[0] >= numbers[1]:
+            raise ShoalError(
+                f"scales in {path} must say which scores are 0 and 1, such as {task or 'env'!r} = [-30, -5]"
+            )
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", str(value)]
+
+
+def _refuse_own(args: list[str]) -> None:
+    for word in args:
+        flag = word.partition("=")[0]
+        if flag in OWN:
+            raise ShoalError(f"a run of a campaign takes no {flag}: {OWN[flag]}")
+
+
+def _slug(label: str) -> str:
+    return re.sub(r"[^\w.+=-]+", "_", label.replace("/", "__").replace(":", "__")).strip("_.")
+
+
+def told(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

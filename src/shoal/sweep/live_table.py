@@ -1,0 +1,101 @@
+"""What several runs show while they run: one table on a terminal, plain lines elsewhere, nothing when quiet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..monitor.console import PLAIN_EVERY, named, on_terminal, tell
+from .processes import FAILED, FINISHED, Follower, Outcome, Progress
+
+ROWS = 16  # runs that are shown one by one; of more, those that run or failed
+COLOURS = {FAILED: "red", FINISHED: "green"}
+
+
+class Board:
+    """Talks about several runs."""
+
+    def __init__(self, paths: Sequence[Path], quiet: bool = False):
+        self.followers = {path: Follower(path) for path in paths}
+        self.quiet, self.told, self.said = quiet, set[Path](), time.monotonic()
+        self.live: Any = None
+        if not quiet and on_terminal():
+            from rich.live import Live
+
+            self.live = Live(refresh_per_second=4)
+
+    def __enter__(self) -> Board:
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self.live:
+            self.live.stop()
+
+    def show(self, running: Collection[Path], outcomes: dict[Path, Outcome]) -> None:
+        """How all of them are now."""
+        if self.quiet:
+            return
+        if self.live:
+            self.live.update(self._table(running, outcomes))
+            return
+        for path in [path for path in outcomes if path not in self.told]:
+            self.told.add(path)
+            tell(f"{path.name}: {_how(outcomes[path], self.followers[path].progress())}")
+        if time.monotonic() - self.said > PLAIN_EVERY and running:
+            self.said = time.monotonic()
+            states = [f"{path.name} {_brief(self.followers[path].progress())}" for path in running]
+            left = len(self.followers) - len(outcomes) - len(running)
+            tell("   ".join(states) + (f"   {left} waiting" if left else ""))
+
+    def _table(self, running: Collection[Path], outcomes: dict[Path, Outcome]) -> Any:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table("run", "", "steps", "steps/s", "left", "mean return", box=None, pad_edge=False)
+        for column in table.columns[2:5]:
+            column.justify = "right"
+        many = len(self.followers) > ROWS
+        for path, follower in self.followers.items():
+            outcome = outcomes.get(path)
+            if many and path not in running and (outcome is None or outcome.state != FAILED):
+                continue
+            now = follower.progress()
+            bar = ProgressBar(total=max(now.total, 1), completed=min(now.steps, now.total), width=20)
+            pace = [f"{now.rate:,.0f}" if now.rate else "", _left(now) if path in running else ""]
+            state = Text(_state(path in running, outcome, now), COLOURS.get(outcome.state, "") if outcome else "")
+            table.add_row(path.name, bar, f"{now.steps:,}" if now.total else "", *pace, state)
+        if many:
+            done = sum(outcome.state == FINISHED for outcome in outcomes.values())
+            waiting = len(self.followers) - len(outcomes) - len(running)
+            table.add_row(f"{done} of {len(self.followers)} finished, {waiting} waiting")
+        return table
+
+
+def _state(running: bool, outcome: Outcome | None, now: Progress) -> str:
+    """The last column: the scores as far as there are any, and whatever else is to be known."""
+    scores = named(now.scores)
+    if outcome and outcome.state != FINISHED:
+        return f"{outcome.state}: {outcome.told}" if outcome.told else outcome.state
+    if not running and not outcome:
+        return "waiting"
+    return scores or ("compiling" if running else "")
+
+
+def _how(outcome: Outcome, now: Progress) -> str:
+    """How one ended, in a line."""
+    told = f": {outcome.told}" if outcome.told else ""
+    scores = f", mean return {named(now.scores)}" if now.scores and outcome.state == FINISHED else ""
+    return f"{outcome.state}{told}{scores}"
+
+
+def _brief(now: Progress) -> str:
+    return f"{min(now.steps / now.total, 1.0):.0%}, {now.rate:,.0f}/s" if now.total and now.steps else "compiling"
+
+
+def _left(now: Progress) -> str:
+    return f"{max(now.total - now.steps, 0) / now.rate:.0f} s" if now.rate else ""
