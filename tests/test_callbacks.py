@@ -27,9 +27,10 @@ from shoal.errors import ShoalError
 from shoal.monitor import trackers
 from shoal.monitor.callbacks import Callback, Failed, Run
 from shoal.monitor.sinks import Log
-from shoal.run.trainer import Result, train
+from shoal.run.trainer import train
 from shoal.store import checkpoint, policy_store
 from shoal.store import folder as runs
+from shoal.store.summary import Result
 
 PAGE = PAGES / "logging.md"
 TINY: dict[str, Any] = {"games": 4, "window": 5, "hidden": 4, "layers": 1, "minibatches": 1, "eval_episodes": 3}

@@ -23,12 +23,11 @@ import pytest
 from scipy.stats import mannwhitneyu, trim_mean
 
 from shoal.cli import main
+from shoal.config import campaign as planning
 from shoal.config.settings import Settings
 from shoal.errors import ShoalError
-from shoal.report import results, tables
-from shoal.sweep import campaign as planning
-from shoal.sweep import statistics
-from shoal.sweep.statistics import estimate, improvement, iqm, profile
+from shoal.report import results, statistics, tables
+from shoal.report.statistics import estimate, improvement, iqm, profile
 
 ROOT = Path(__file__).parent.parent
 SIZES = {"steps": 240, "games": 4, "window": 5, "eval-episodes": 3, "evaluations": 2, "hidden": 4}

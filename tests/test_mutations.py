@@ -32,6 +32,7 @@ from hypothesis import strategies as st
 from shoal import algorithms, envs
 from shoal.cli import campaign as command_line
 from shoal.cli.main import main
+from shoal.config import campaign
 from shoal.config.settings import Settings
 from shoal.engine import loop
 from shoal.envs import check
@@ -40,7 +41,7 @@ from shoal.monitor.console import Display
 from shoal.run import trainer
 from shoal.store import folder as runs
 from shoal.store import player
-from shoal.sweep import campaign, seeds
+from shoal.sweep import seeds
 
 SIZES = "--steps 400 --games 4 --window 5 --eval-episodes 2 --evaluations 0 --hidden 4 --layers 1"
 ON = f"{SIZES} --minibatches 1"

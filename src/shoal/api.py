@@ -18,10 +18,10 @@ from .devices import setup
 from .errors import ShoalError, nearest
 from .monitor.callbacks import Callback
 from .monitor.console import tell
-from .run.trainer import Result
 from .run.trainer import resume as go_on
 from .run.trainer import train as run
 from .store.player import load
+from .store.summary import Result
 from .sweep import seeds
 from .types import Spec
 

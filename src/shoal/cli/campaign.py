@@ -7,15 +7,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ..algorithms import ALIASES
+from ..config import campaign as planning
+from ..config.campaign import Plan
 from ..config.flags import flags, parse
 from ..config.trust import EVERYTHING, NOTHING, Trust, needed
 from ..devices import usable
 from ..errors import ShoalError
 from ..report.results import Run, Study, of_campaign, of_folders
 from ..store import folder as runs
-from ..sweep import campaign as planning
 from ..sweep import processes
-from ..sweep.campaign import Plan
 
 CAMPAIGN = "shoal campaign <algorithms> <envs> --out <folder>"
 TITLE = (

@@ -20,7 +20,7 @@ from ..algorithms import Algorithm
 from ..devices import choices, usable
 from ..envs.host.match import Hosted
 from ..errors import ShoalError, nearest
-from ..types import Discrete, Share, Spec
+from ..types import Clock, Discrete, Share, Spec
 from .fields import WHOLE, bounded, entry, fill
 from .settings import SHORT, Settings
 from .trust import COMPILED, EVERYTHING, NOTHING, Trust
@@ -128,6 +128,11 @@ class Config:
     def _share(self, devices: int) -> Share:
         s = self.settings
         return Share(s.games // devices, s.window, devices, s.steps)
+
+    def clock(self, steps: int) -> Clock:
+        """How far training has come after so many steps."""
+        done = np.float32(steps)
+        return Clock(done, np.float32(done / np.float32(self.settings.steps)))  # type: ignore[arg-type]
 
     @property
     def label(self) -> str:

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from ..envs import GAMES
 from ..errors import ShoalError
 
 FLAG = "--trust"
@@ -67,8 +68,6 @@ def trusted(yes: bool) -> Trust:
 
 def _known(env: str) -> bool:
     """Whether an id can lead to code of known packages alone."""
-    from ..envs import GAMES
-
     prefix, _, rest = env.partition(":")
     if env in GAMES or ":" not in env:  # ours, or one that there is not
         return True

@@ -9,16 +9,14 @@ import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..config.config import Config
 from ..engine.episodes import Episodes
 from ..errors import ShoalError
+from ..store.player import Player
+from ..store.summary import Result
 from .sinks import Log
-
-if TYPE_CHECKING:
-    from ..run.trainer import Result
-    from ..store.player import Player
 
 
 @dataclass
@@ -35,8 +33,6 @@ class Run:
 
     def player(self) -> Player:
         """The policies as they are now."""
-        from ..store.player import Player
-
         return Player(self.config, self.learners(), self.steps)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..monitor.curve import short
-from ..sweep.statistics import Estimate, estimate, profile
 from .results import Study, Task
+from .statistics import Estimate, estimate, profile
 from .tables import Duel, Total, interval, number
 
 COLOURS = ("#3b82c4", "#e07b27", "#2f9e6e", "#9b6fd0", "#d9485f", "#b8901c", "#1aa3a3", "#d66fb0")

@@ -11,12 +11,12 @@ from typing import Any
 from urllib.parse import quote
 
 from .. import algorithms
+from ..config.campaign import GRID
 from ..config.settings import Settings
-from ..sweep.campaign import GRID
-from ..sweep.statistics import LEVEL, RESAMPLES
 from . import figures as plots
 from . import tables
 from .results import Run, Study
+from .statistics import LEVEL, RESAMPLES
 
 REPORT = "report.html"
 STYLE = """

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import algorithms, files
+from ..config import campaign as planning
+from ..config.campaign import Plan
 from ..errors import ShoalError
 from ..store import folder as runs
 from ..store.metrics_file import tag
-from ..sweep import campaign as planning
-from ..sweep import processes
-from ..sweep.campaign import Plan
-from ..sweep.statistics import Strata
+from .statistics import Strata
 
 DEEP = 3  # folders below the one given, in which run folders are looked for
 FEW = 3  # options that a label names even where fewer would tell runs apart
@@ -315,7 +314,7 @@ def read(run: Run) -> Run:
 
 
 def _last(what: str, path: Path) -> str:
-    said = processes.last_words(path)
+    said = runs.last_words(path)
     return f"{what}; the last it said was: {said}" if said else what
 
 

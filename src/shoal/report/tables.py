@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..sweep.statistics import FEW, Estimate, estimate, improvement
 from .results import Run, Study, Task, episodes
+from .statistics import FEW, Estimate, estimate, improvement
 
 EPISODES, TABLE, TEXT = "episodes.csv", "table.csv", "table.md"
 NOTHING = "–"

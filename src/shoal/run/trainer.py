@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,24 +36,11 @@ from ..store import checkpoint, folder, policy_store
 from ..store.best import BestPolicy
 from ..store.metrics_file import read
 from ..store.policy_store import Best
-from ..types import Clock, TrainState
+from ..store.summary import Result
+from ..types import TrainState
 from .signals import Stop
 
 GRACE = 5.0  # seconds that the last evaluations of a run may take that was told to stop
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a run left behind. Scores are mean returns of one agent, by team."""
-
-    path: Path
-    scores: dict[str, float]
-    before: dict[str, float]
-    random: dict[str, float]  # empty if it was stopped before that was played
-    steps: int
-    seconds: float  # of training alone
-    stopped: int = 0  # the number of the signal that ended it early; a callback ends it as SIGTERM does
-    best: Best | None = None  # the evaluation whose policy is kept in the run's `best` folder
 
 
 def train(config: Config, quiet: bool = False, callbacks: Sequence[Callback] = ()) -> Result:
@@ -311,7 +297,7 @@ class Trainer:
         return jax.device_get(self.state.learners)
 
     def _evaluate(self, learners: dict, steps: int, halted: Callable[[], bool] = never) -> Episodes:
-        return self.evaluator(learners, self.config.settings.seed, clock(self.config, steps), halted)
+        return self.evaluator(learners, self.config.settings.seed, self.config.clock(steps), halted)
 
     def _note_evaluation(self, played: Episodes, learners: dict) -> None:
         self._note_faults()
@@ -359,7 +345,7 @@ class Trainer:
             if last < self.steps:  # it was not stopped at an evaluation
                 self._note_evaluation(self._evaluate(learners, self.steps, late), learners)
             with contextlib.closing(self._evaluator(guessers, False)) as chance:
-                return chance({team: () for team in guessers}, self.config.settings.seed, clock(self.config, 0), late)
+                return chance({team: () for team in guessers}, self.config.settings.seed, self.config.clock(0), late)
         except Halted:
             last = self.notes.history.points[-1].step
             self.display.say(f"evaluations are left out after {GRACE:g} s: scores are those at {last:,} steps")
@@ -382,9 +368,3 @@ class Trainer:
             say(f"stopped before its {self.config.settings.steps:,} steps: shoal resume {result.path}{flag} goes on")
         elif flag:
             say(f"to play it again: shoal evaluate {result.path}{flag}, as the environment is one's own")
-
-
-def clock(config: Config, steps: int) -> Clock:
-    """How far training had come after so many steps."""
-    done = np.float32(steps)
-    return Clock(done, np.float32(done / np.float32(config.settings.steps)))  # type: ignore[arg-type]

@@ -232,3 +232,16 @@ def renamed(leaves: dict[str, Any]) -> dict[str, Any]:
         mean = np.asarray(leaves.get(f"{stem}mean", 0.0), np.float64)
         new[f"{stem}variance"] = np.asarray(np.maximum(square - mean**2, 0.0), np.float32)
     return new
+
+
+def console(path: Path) -> Path:
+    """Where what a run says goes, beside its folder."""
+    return path.with_name(f"{path.name}.txt")
+
+
+def last_words(path: Path) -> str:
+    """The last line a run said."""
+    with contextlib.suppress(OSError):
+        lines = console(path).read_text(errors="replace").split("\n")
+        return next((line.strip().removeprefix("shoal: ") for line in reversed(lines) if line.strip()), "")
+    return ""

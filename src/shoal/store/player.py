@@ -22,7 +22,6 @@ from ..engine.episodes import Episodes
 from ..engine.evaluate import evaluator
 from ..envs.host.arena import Alone
 from ..errors import ShoalError, nearest
-from ..run.trainer import clock
 from ..types import Discrete, Spec, View
 from . import policy_store
 
@@ -45,7 +44,7 @@ class Player:
         self.instead = instead or {}  # who took a team's place
         self.algorithms, self.teams = config.algorithms | self.instead, config.sides
         self.agents = tuple(agents) or tuple(agent for spec in self.teams.values() for agent in spec.agents)
-        self.clock = clock(config, steps)
+        self.clock = config.clock(steps)
         self.key = jax.random.key(seed)
         self._acts = {team: jax.jit(algorithm.act, static_argnums=5) for team, algorithm in self.algorithms.items()}
         self.reset()

@@ -7,6 +7,7 @@ A policy folder is `policy/` (what a run ended with), `best/` (what it evaluated
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 from pathlib import Path
@@ -16,6 +17,7 @@ import jax
 import numpy as np
 
 from .. import files
+from ..algorithms.opponents.frozen import Finished
 from ..config.config import Config
 from ..config.fields import entry
 from ..config.trust import NOTHING, Trust
@@ -155,3 +157,26 @@ def _temporary(place: Path) -> Path:
 def _before(place: Path) -> Path:
     """Where the one before it is for the moment in which two folders change places."""
     return place.with_name(f"{place.name}.old")
+
+
+def finished(run: str, origin: Any) -> Finished:
+    """A run whose policies play on as opponents; `origin` is what was saved of it when it was frozen, if it was."""
+    config, learners, steps = _frozen(run, origin)
+    if origin:
+        config, steps = Config.of_policy(entry(origin, "config", dict)), entry(origin, "steps", int)
+    about = {"steps": steps, "config": config.to_json()}
+    return Finished(config.env, config.algorithms, learners, config.clock(steps), about)
+
+
+def _frozen(run: str, origin: Any) -> tuple[Any, Any, int]:
+    """What the run's folder holds; no learners if it no longer holds what `origin` tells of."""
+    try:
+        config, learners, steps, _ = load(Path(run))
+    except ShoalError:
+        if origin:
+            return None, None, 0
+        raise
+    except RecursionError:
+        raise ShoalError(f"{run} is frozen as an opponent of itself: freeze another") from None
+    same = not origin or json.dumps(origin) == json.dumps({"steps": steps, "config": config.to_json()})
+    return config, learners if same else None, steps

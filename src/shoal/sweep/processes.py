@@ -20,25 +20,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..config.trust import NOTHING, Trust
+from ..config.campaign import Job
+from ..config.trust import Trust
 from ..devices import usable
-from ..envs.host.guard import die_with
 from ..errors import ShoalError
 from ..store import checkpoint, folder
-from ..store.folder import finished
+from ..store.folder import console, finished, last_words
 from ..store.metrics_file import tag
 
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
 LOOK_EVERY = 0.2  # seconds
 STOPS = {128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL}  # once asked to
-
-
-class Job(NamedTuple):
-    """A run: its folder, the words after `shoal train` that make it, without --out and --name, and what is trusted."""
-
-    path: Path
-    args: Sequence[str]
-    trust: Trust = NOTHING
 
 
 class Outcome(NamedTuple):
@@ -186,26 +178,13 @@ def clear(path: Path) -> None:
         shutil.rmtree(path)
 
 
-def console(path: Path) -> Path:
-    """Where what a run says goes, beside its folder."""
-    return path.with_name(f"{path.name}.txt")
-
-
-def last_words(path: Path) -> str:
-    """The last line a run said."""
-    with contextlib.suppress(OSError):
-        lines = console(path).read_text(errors="replace").split("\n")
-        return next((line.strip().removeprefix("shoal: ") for line in reversed(lines) if line.strip()), "")
-    return ""
-
-
 def _start(words: list[str], cores: list[int], output: Path, trust: Trust) -> subprocess.Popen:
     """A process of our own that ends when we do, and hears of Ctrl-C from us alone."""
     output.parent.mkdir(parents=True, exist_ok=True)
     about = json.dumps({"parent": os.getpid(), "cores": cores, "trust": sorted(trust.named)})
     with output.open("a") as said:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "shoal.sweep.processes", about, *words],  # -P: no import from this folder
+            [sys.executable, "-P", "-m", "shoal.cli.child", about, *words],  # -P: no import from this folder
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
@@ -246,17 +225,3 @@ class Follower:
         last = self.latest
         scores = {team: last[name] for team, name in self.names.items() if name in last}
         return Progress(last.get("env_step", 0), self.total, last.get("steps_per_second") or 0.0, scores)
-
-
-def main(about: dict[str, Any], words: list[str]) -> int:
-    """One job, in the process that is its own."""
-    die_with(about["parent"])
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, about["cores"])
-    from ..cli.main import main as run
-
-    return run(words, Trust(named=frozenset(about["trust"])))
-
-
-if __name__ == "__main__":
-    sys.exit(main(json.loads(sys.argv[1]), sys.argv[2:]))

@@ -20,8 +20,11 @@ from ..config.trust import NOTHING, Trust, needed
 from ..devices import usable
 from ..errors import ShoalError
 from ..monitor.console import tell
-from ..run.trainer import Result
+from ..report import figures
+from ..report.results import of_folders
+from ..report.statistics import iqm
 from ..store import folder
+from ..store.summary import Result
 from . import processes, vectorised
 
 
@@ -139,7 +142,6 @@ def _means(summaries: dict[str, dict], kind: str) -> dict[str, float]:
 
 def _statistics(summaries: dict[str, dict]) -> dict[str, Any]:
     """The final scores of the runs that are finished: each, and what they come to, by team."""
-    from .statistics import iqm
 
     teams = next(iter(summaries.values()))["scores"] if summaries else {}
     each = {team: np.array([one["scores"][team] for one in summaries.values()]) for team in teams}
@@ -154,9 +156,6 @@ def _statistics(summaries: dict[str, dict]) -> dict[str, Any]:
 
 def _draw(path: Path) -> None:
     """The learning curve of all that are finished: each, and their interquartile mean with its interval."""
-    from ..report import figures
-    from ..report.results import of_folders
-
     figures.save(figures.curves(of_folders([path])), path / folder.CURVE)
 
 

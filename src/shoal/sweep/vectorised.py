@@ -27,9 +27,10 @@ from ..monitor.console import Display
 from ..run.signals import Stop
 from ..run.trainer import Trainer
 from ..store import checkpoint
+from ..store.folder import console
 from ..types import TrainState
 from .live_table import Board
-from .processes import FAILED, FINISHED, LOOK_EVERY, STOPPED, Outcome, clear, console, finished
+from .processes import FAILED, FINISHED, LOOK_EVERY, STOPPED, Outcome, clear, finished
 
 
 def work(configs: Sequence[Config], quiet: bool = False) -> dict[Path, Outcome]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from jax import Array
 
@@ -16,8 +14,15 @@ from ...types import Clock, Decision, Share, Spec, View
 from ..base import Algorithm
 from .random import Fixed
 
-if TYPE_CHECKING:
-    from ...config.config import Config
+
+class Finished(NamedTuple):
+    """A finished run, as far as its policies play on."""
+
+    env: str
+    algorithms: dict[str, Algorithm]  # by team
+    learners: dict[str, Any] | None  # what acts of them; None if the run has gone or changed since it was frozen
+    clock: Clock
+    origin: dict[str, Any]  # what of it is saved with whoever plays it, as JSON
 
 
 @dataclass(frozen=True)
@@ -43,27 +48,22 @@ class Frozen(Fixed):
     Config = FrozenConfig
 
     def join(self, team: str, everybody: dict[str, Algorithm], games: int, origin: Any) -> None:
-        from ...config.config import Config
-        from ...config.fields import entry
-        from ...run.trainer import clock
-
         run = self.config.run
         if not run:
             raise ShoalError(f"frozen needs the folder of a finished run: write frozen:runs/my-run for team {team!r}")
-        config, learners, steps = _loaded(run, origin)
-        if origin:
-            config, steps = Config.of_policy(entry(origin, "config", dict)), entry(origin, "steps", int)
-        taken = _pick(config, self.config.team, team, run)
-        self.player = config.algorithms[taken]
-        self.clock = clock(config, steps)
+        finished = _read(run, origin)
+        taken = _pick(finished.algorithms, self.config.team, team, run)
+        self.player = finished.algorithms[taken]
+        self.clock = finished.clock
+        learners = finished.learners
         if learners is not None and taken not in learners:
             raise ShoalError(f"{run} has no policy of team {taken!r}: it was saved without it")
         self.weights = None if learners is None else self.player.acting(learners[taken])
-        self._origin = {"steps": steps, "config": config.to_json()}
+        self._origin = finished.origin
         wrong = unlike(self.spec, self.player.spec)
         if wrong:
             raise ShoalError(
-                f"{run} cannot play for team {team!r}: its team {taken!r}, trained on {config.env}, {wrong}"
+                f"{run} cannot play for team {team!r}: its team {taken!r}, trained on {finished.env}, {wrong}"
             )
 
     @property
@@ -99,26 +99,16 @@ class Frozen(Fixed):
         return ()
 
 
-def _loaded(run: str, origin: Any) -> tuple[Any, Any, int]:
-    """What the run's folder holds; no learners if it no longer holds what `origin` tells of."""
-    from ...store import policy_store
+def _read(run: str, origin: Any) -> Finished:
+    """The store knows how runs are saved. It comes after the algorithms, so it is asked for by name."""
+    from ...store.policy_store import finished
 
-    try:
-        config, learners, steps, _ = policy_store.load(Path(run))
-    except ShoalError:
-        if origin:
-            return None, None, 0
-        raise
-    except RecursionError:
-        raise ShoalError(f"{run} is frozen as an opponent of itself: freeze another") from None
-    same = not origin or json.dumps(origin) == json.dumps({"steps": steps, "config": config.to_json()})
-    return config, learners if same else None, steps
+    return finished(run, origin)
 
 
-def _pick(config: Config, wanted: str, team: str, run: str) -> str:
+def _pick(there: Collection[str], wanted: str, team: str, run: str) -> str:
     """Which of the run's teams to take."""
-    there = list(config.algorithms)
-    taken = wanted or (there[0] if len(there) == 1 else team)
+    taken = wanted or (next(iter(there)) if len(there) == 1 else team)
     if taken not in there:
         hint = nearest(taken, there) if wanted else ""
         raise ShoalError(f"{run} has no team {taken!r}{hint}: set team to one of {', '.join(there)}")

@@ -6,17 +6,16 @@ import dataclasses
 import re
 import shlex
 import tomllib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import files
-from ..config.compose import assemble
-from ..config.settings import MOST_SEEDS
-from ..config.trust import EVERYTHING, NOTHING, Trust
 from ..errors import ShoalError, nearest
-from .processes import Job
+from .compose import assemble
+from .settings import MOST_SEEDS
+from .trust import EVERYTHING, NOTHING, Trust
 
 FILE = "campaign.json"
 RUNS = "runs"  # the folder of the runs
@@ -25,6 +24,14 @@ OWN = {"--seed": "--seeds says which there are", "--name": "--out names its fold
 ALONE = ["--devices", "1"]  # unless told otherwise: so no result depends on how many runs share the machine
 SAVED = ("algorithm", "env", "args", "config", "seeds")  # of a pair
 TABLES = ("algorithms", "envs", "seeds", "out", "options", "scales")  # of a TOML file
+
+
+class Job(NamedTuple):
+    """A run: its folder, the words after `shoal train` that make it, without --out and --name, and what is trusted."""
+
+    path: Path
+    args: Sequence[str]
+    trust: Trust = NOTHING
 
 
 @dataclass(frozen=True)

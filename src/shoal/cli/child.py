@@ -1,0 +1,24 @@
+"""One run of several, in the process that is its own: `sweep/processes.py` starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from ..config.trust import Trust
+from ..envs.host.guard import die_with
+from .main import main as run
+
+
+def main(about: dict[str, Any], words: list[str]) -> int:
+    """Do what the words after `shoal` say, on the given cores, for as long as whoever started it lives."""
+    die_with(about["parent"])
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, about["cores"])
+    return run(words, Trust(named=frozenset(about["trust"])))
+
+
+if __name__ == "__main__":
+    sys.exit(main(json.loads(sys.argv[1]), sys.argv[2:]))
