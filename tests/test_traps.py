@@ -15,11 +15,11 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from commands import RUNS as RESUMED
+from commands import TINY as RESUMED_TINY
+from commands import shoal_process
+from games import Quadrants
 from helpers import LEARNERS, OFF, REPLAYED, TEAM, TINY, bits, build, clock, mortal
-from test_images import Quadrants
-from test_resume import RUNS as RESUMED
-from test_resume import TINY as RESUMED_TINY
-from test_resume import shoal_process
 
 import shoal
 from shoal.config.config import Config

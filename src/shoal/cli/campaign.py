@@ -15,7 +15,7 @@ from ..devices import usable
 from ..errors import ShoalError
 from ..report.results import Run, Study, of_campaign, of_folders
 from ..store import folder as runs
-from ..sweep import processes
+from ..sweep import processes, progress
 
 CAMPAIGN = "shoal campaign <algorithms> <envs> --out <folder>"
 TITLE = (
@@ -58,7 +58,7 @@ def campaign(args: list[str], trust: Trust = NOTHING) -> int:
     print(f"campaign of {len(jobs)} runs in {folder}, {done} of them finished already", flush=True)
     with runs.held(folder):
         outcomes = processes.work(jobs, how.at_once or _side_by_side(plan))
-    if any(outcome.state == processes.STOPPED for outcome in outcomes.values()):
+    if any(outcome.state == progress.STOPPED for outcome in outcomes.values()):
         flag = max(needed(pair.config["env"], pair.config["options"]) for pair in plan.pairs)
         print(f"stopped: `shoal campaign {folder}{flag}` goes on", flush=True)
         return 130

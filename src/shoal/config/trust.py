@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ..envs import GAMES
 from ..errors import ShoalError
 
 FLAG = "--trust"
@@ -68,6 +67,8 @@ def trusted(yes: bool) -> Trust:
 
 def _known(env: str) -> bool:
     """Whether an id can lead to code of known packages alone."""
+    from ..envs import GAMES  # brings JAX, for which nobody waits who only asks for help
+
     prefix, _, rest = env.partition(":")
     if env in GAMES or ":" not in env:  # ours, or one that there is not
         return True

@@ -86,15 +86,3 @@ class Hooks:
         """Let go of everything."""
         for callback in self.callbacks:
             callback.close()
-
-
-def builtin(config: Config) -> list[Callback]:
-    """Those that the settings ask for."""
-    from .trackers import trackers
-
-    filming = []
-    if config.settings.film:
-        from .film import Filming
-
-        filming.append(Filming(config))
-    return [*trackers(config), *filming]

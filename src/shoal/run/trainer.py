@@ -27,7 +27,8 @@ from ..envs.host.arena import Alone
 from ..envs.host.watched import Halted, never
 from ..errors import ShoalError
 from ..monitor import curve
-from ..monitor.callbacks import Callback, Hooks, Run, builtin
+from ..monitor.builtin import builtin
+from ..monitor.callbacks import Callback, Hooks, Run
 from ..monitor.console import Display
 from ..monitor.diagnosis import cause
 from ..monitor.metrics import Diverged, Notes

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..monitor.console import PLAIN_EVERY, named, on_terminal, tell
-from .processes import FAILED, FINISHED, Follower, Outcome, Progress
+from .progress import FAILED, FINISHED, Follower, Outcome, Progress
 
 ROWS = 16  # runs that are shown one by one; of more, those that run or failed
 COLOURS = {FAILED: "red", FINISHED: "green"}

@@ -6,7 +6,6 @@ process that fails leaves the others alone; none outlives the one that started i
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -26,34 +25,15 @@ from ..devices import usable
 from ..errors import ShoalError
 from ..store import checkpoint, folder
 from ..store.folder import console, finished, last_words
-from ..store.metrics_file import tag
+from .live_table import Board
+from .progress import FAILED, FINISHED, STOPPED, Outcome
 
-FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
 LOOK_EVERY = 0.2  # seconds
 STOPS = {128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL}  # once asked to
 
 
-class Outcome(NamedTuple):
-    """How a job ended."""
-
-    state: str  # FINISHED; STOPPED: as asked, or it never began; FAILED
-    told: str = ""  # the last thing that one which failed said
-    code: int = 0  # of its process; 128 and the signal that stopped it
-
-
-class Progress(NamedTuple):
-    """How far a run is, as its folder tells."""
-
-    steps: int = 0
-    total: int = 0
-    rate: float = 0.0  # steps per second
-    scores: dict[str, float] = {}  # of its last evaluation, by team
-
-
 def work(jobs: Sequence[Job], at_once: int = 0, quiet: bool = False) -> dict[Path, Outcome]:
     """Run all that are not finished, so many at once (0: one on each core). Ctrl-C and SIGTERM end them cleanly."""
-    from .live_table import Board
-
     paths = [job.path for job in jobs]
     if len({path.absolute() for path in paths}) < len(paths):
         raise ShoalError("two jobs have the same run folder")
@@ -197,31 +177,3 @@ def _surroundings() -> dict[str, str]:
     """The environment of a process; how many threads XLA has is for each run to say, as if it were alone."""
     inherited = {name: value for name, value in os.environ.items() if name != "NPROC"}
     return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | inherited | {"PYTHONPATH": os.pathsep.join(sys.path)}
-
-
-class Follower:
-    """Reads what a run logs, as it grows."""
-
-    def __init__(self, path: Path):
-        self.path, self.read, self.total = path, 0, 0
-        self.latest: dict[str, Any] = {}
-        self.names: dict[str, str] = {}  # of the metric that is a team's score
-
-    def progress(self) -> Progress:
-        """As of now."""
-        with contextlib.suppress(OSError, ValueError):
-            if not self.total:
-                config = json.loads((self.path / folder.CONFIG).read_text())
-                self.names = {team: f"evaluation/{tag(team)}/return" for team in config["teams"]}
-                self.total = config["settings"]["steps"]
-            with (self.path / folder.METRICS).open("rb") as file:
-                if file.seek(0, os.SEEK_END) < self.read:  # cut back to a checkpoint
-                    self.read = 0
-                file.seek(self.read)
-                whole, _, _ = file.read().rpartition(b"\n")
-                self.read += len(whole) + bool(whole)
-            for line in whole.splitlines():
-                self.latest |= json.loads(line)
-        last = self.latest
-        scores = {team: last[name] for team, name in self.names.items() if name in last}
-        return Progress(last.get("env_step", 0), self.total, last.get("steps_per_second") or 0.0, scores)

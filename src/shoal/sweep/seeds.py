@@ -25,7 +25,7 @@ from ..report.results import of_folders
 from ..report.statistics import iqm
 from ..store import folder
 from ..store.summary import Result
-from . import processes, vectorised
+from . import processes, progress, vectorised
 
 
 class Unfinished(ShoalError):
@@ -79,7 +79,7 @@ def _workers(config: Config) -> int:
     return 1 if config.hosted and s.workers == -1 and cores < 2 * s.seeds else s.workers
 
 
-def _work(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> dict[Path, processes.Outcome]:
+def _work(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> dict[Path, progress.Outcome]:
     """In processes on the cores of a CPU, in one program on an accelerator."""
     with files.naming(path / folder.GROUP):
         config = Config.from_json(content["config"], trust)
@@ -105,12 +105,10 @@ def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Resul
             _draw(path)
     if not quiet:
         _tell(path, content)
-    if not quiet and any(outcome.state == processes.STOPPED for outcome in outcomes.values()):
+    if not quiet and any(outcome.state == progress.STOPPED for outcome in outcomes.values()):
         tell(f"stopped: shoal resume {path}{_flag(content)} goes on")
-    failed = [run.name for run, outcome in outcomes.items() if outcome.state == processes.FAILED]
-    stopped = max(
-        (outcome.code - 128 for outcome in outcomes.values() if outcome.state == processes.STOPPED), default=0
-    )
+    failed = [run.name for run, outcome in outcomes.items() if outcome.state == progress.FAILED]
+    stopped = max((outcome.code - 128 for outcome in outcomes.values() if outcome.state == progress.STOPPED), default=0)
     if stopped == signal.SIGINT:
         raise KeyboardInterrupt  # as of one run
     if failed and not stopped:

@@ -30,7 +30,8 @@ from ..store import checkpoint
 from ..store.folder import console
 from ..types import TrainState
 from .live_table import Board
-from .processes import FAILED, FINISHED, LOOK_EVERY, STOPPED, Outcome, clear, finished
+from .processes import LOOK_EVERY, clear, finished
+from .progress import FAILED, FINISHED, STOPPED, Outcome
 
 
 def work(configs: Sequence[Config], quiet: bool = False) -> dict[Path, Outcome]:

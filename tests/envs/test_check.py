@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import gymnasium
 import jax.numpy as jnp
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from brittle import AGENTS, LENGTH, Brittle
 from jax import Array
+from places import SUPPORT
 
 from shoal.cli.main import main
 from shoal.envs import check, make
@@ -85,7 +85,7 @@ def wrong(rule: str) -> Wrong:
 def test_a_broken_rule_is_named_with_agent_and_step(
     rule: str, sentence: str, finding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.syspath_prepend(str(SUPPORT))
     found = check.check(make("test_check:wrong", rule=rule), steps=20).findings
     assert [name for name, findings in found.items() if findings] == [sentence]
     assert re.match(finding, str(found[sentence][0]))
@@ -94,7 +94,7 @@ def test_a_broken_rule_is_named_with_agent_and_step(
 @pytest.mark.parametrize("rule", ["none", "died", "shared"])
 def test_what_keeps_the_rules_is_not_blamed(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reward at the very step of a death is right, and so is the team's reward after it."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.syspath_prepend(str(SUPPORT))
     report = check.check(make("test_check:wrong", rule=rule), steps=20)
     assert not any(report.findings.values())
     assert report.episodes == -(-21 // (LENGTH + 1)) and report.teams["agent"].n == AGENTS
@@ -103,7 +103,7 @@ def test_what_keeps_the_rules_is_not_blamed(rule: str, monkeypatch: pytest.Monke
 def test_the_command_says_it_and_exits_with_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.syspath_prepend(str(SUPPORT))
     assert main(["check-env", "test_check:wrong", "--env.rule", "discount", "--steps", "9"]) == 1
     out = capsys.readouterr().out
     assert "broken  A discount is 0 or 1.\n        agent_0, step 0: it is 0.9" in out and "1 rules broken" in out
@@ -127,7 +127,7 @@ class Outside(gymnasium.Env):
 
 
 def test_an_observation_outside_its_space_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.syspath_prepend(str(SUPPORT))
     found = check.check(make("test_check:Outside"), steps=12).findings
     assert [name for name, findings in found.items() if findings] == [
         "Observations lie in the spaces they were promised in."
@@ -139,7 +139,7 @@ def test_an_observation_outside_its_space_is_found(monkeypatch: pytest.MonkeyPat
 def test_what_was_never_seen_is_not_said_to_be_kept(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.syspath_prepend(str(SUPPORT))
     assert main(["check-env", "brittle:make", "--env.reset", "1.0"]) == 1
     out = capsys.readouterr().out
     assert "broken  It plays without an error." in out and "unseen  A discount is 0 or 1." in out and "kept" not in out
@@ -202,7 +202,7 @@ def test_what_only_shows_beside_another_or_in_the_state_is_found(
     vice: str, sentence: str, finding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A generator that all games of a process share plays well alone, and differently with every number of workers."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.syspath_prepend(str(SUPPORT))
     found = check.check(make("test_check:Two", vice=vice), steps=20).findings
     assert [name for name, findings in found.items() if findings] == ([sentence] if vice else [])
     assert not vice or re.match(finding, str(found[sentence][0]))
@@ -210,7 +210,7 @@ def test_what_only_shows_beside_another_or_in_the_state_is_found(
 
 def test_the_reward_of_the_step_an_agent_died_with_is_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the environment says later: PettingZoo has no rewards for who is not there."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.syspath_prepend(str(SUPPORT))
     match = make("test_check:Two", vice="dead").open()
     told = [match.reset(0)]
     while not told[-1].over:

@@ -21,7 +21,7 @@ from shoal.envs.native.matrix import MatrixGame
 from shoal.report.results import of_folders
 from shoal.store import checkpoint, folder
 from shoal.store.metrics_file import read, tag
-from shoal.sweep.processes import Follower
+from shoal.sweep.progress import Follower
 
 OURS = ("steps", "returns", "each", "episodes", "learning", "seconds", "env", "run", "how", "all", "evaluation")
 OURS += ("score", "agent_id", "options", "teams", "team", "name", "lr", "length", "film", "self", "count", "index")

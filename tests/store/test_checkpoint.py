@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
+from commands import RUNS, TINY, shoal_process
 from helpers import bits
 
 import shoal
@@ -24,20 +21,6 @@ from shoal.errors import ShoalError
 from shoal.monitor.console import Display
 from shoal.run.trainer import Trainer
 from shoal.store import checkpoint, folder
-
-TINY = "--hidden 8 --layers 1 --games 4 --window 5 --eval-episodes 2 --evaluations 3 --save-every 100 --keep 3"
-RUNS = {  # on-policy and recurrent, off-policy with everything a replay has
-    "ppo": "ppo test/mortal --torso gru --minibatches 1 --steps 12000",
-    "dqn": "dqn test/mortal --steps 12000 --warmup 100 --capacity 400 --batch 4 --length 4 --updates 2 --priority 0.6",
-}
-
-
-def shoal_process(words: str, out: Path) -> subprocess.Popen:
-    """The command line in a process of its own, with the compilation cache and the flags of the tests."""
-    cache = {"JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)}
-    with (out / "log").open("a") as log:
-        command = [sys.executable, "-m", "shoal", *words.split()]
-        return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | cache)
 
 
 def state_of(run: Path) -> tuple[list[bytes], dict]:

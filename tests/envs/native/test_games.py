@@ -7,7 +7,6 @@ import re
 import sys
 import textwrap
 from functools import cached_property, lru_cache
-from pathlib import Path
 from types import ModuleType
 
 import jax
@@ -15,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import OFF, TINY, build, run
+from places import ROOT
 
 from shoal import envs
 from shoal.engine.loop import Loop
@@ -293,7 +293,7 @@ def test_errors_teach(env_id, options, told):
 
 # The page that shows how to write one
 
-PAGE = Path(__file__).parent.parent / "docs" / "adding-a-game.md"
+PAGE = ROOT / "docs" / "adding-a-game.md"
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
+from places import ROOT
 
 from shoal import algorithms
 from shoal.algorithms import chance, find
@@ -33,7 +33,7 @@ LEARNERS = (*POLICY, *REPLAYED)
 TINY = {"hidden": 8, "layers": 1, "lr": 1e-2}
 OFF = {"warmup": 0, "capacity": 320, "batch": 8, "length": 6, "updates": 2}  # off-policy: learn at once, from little
 TEAM = "agent"
-PAGES = Path(__file__).parent.parent / "docs"
+PAGES = ROOT / "docs"
 with_pages = pytest.mark.skipif(not PAGES.is_dir(), reason="tests of the pages need them beside the tests")
 OWN, SAME = PartitionSpec(AXIS), PartitionSpec()  # each device its part along the first axis, or all the same
 

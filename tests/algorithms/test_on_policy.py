@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from games import Drifting, Opposed
 from helpers import (
     OWN,
     POLICY,
@@ -26,7 +27,6 @@ from helpers import (
     run,
     traced,
 )
-from test_pathwise_family import Drifting, Opposed
 
 from shoal.algorithms import on_policy
 from shoal.algorithms.coma import COMA

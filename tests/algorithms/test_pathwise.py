@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from games import Drifting, Opposed
 from helpers import (
     OFF,
     PATHWISE,
@@ -451,15 +452,6 @@ def test_the_continuous_expectation_has_the_entropy_of_the_living(name):
     np.testing.assert_allclose(ahead(seen, None, 3, algorithm), expected, atol=1e-4)
 
 
-@dataclass(frozen=True)
-class Drifting(Endless):
-    """The same with a real action, which changes nothing either."""
-
-    @cached_property
-    def teams(self) -> dict[str, Spec]:
-        return self._team(1, Box((-1.0,), (1.0,)))
-
-
 @pytest.mark.parametrize("how", [{}, {"lam": 0.8}, {"n_step": 4}], ids=str)
 @pytest.mark.parametrize("env", [Endless(n=1, length=10), Drifting(n=1, length=10)], ids=["discrete", "continuous"])
 @pytest.mark.parametrize("name", SOFT)
@@ -557,14 +549,6 @@ def test_a_critic_of_the_team_learns_what_each_agents_copy_would():
     finally:
         seen.algorithm.team_critic = True
     assert_close(single, each, 1e-5)
-
-
-@dataclass(frozen=True)
-class Opposed(Endless):
-    """What agent_0 earns with every step, 1, agent_1 pays."""
-
-    def reward(self, world: Array) -> dict[str, Array]:
-        return {TEAM: world * jnp.array([[1.0], [-1.0]])}
 
 
 @pytest.mark.parametrize(("name", "sharing"), [*((name, "shared") for name in CENTRAL), ("maddpg", "own")])

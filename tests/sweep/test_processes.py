@@ -24,7 +24,7 @@ from shoal.errors import ShoalError
 from shoal.run import trainer
 from shoal.store import checkpoint
 from shoal.store import folder as runs
-from shoal.sweep import processes, vectorised
+from shoal.sweep import processes, progress, vectorised
 
 # wide enough for XLA to spread a product over its threads, whose number then shows in the last bits
 WIDE = "ppo mpe/simple_spread --no-preset --games 64 --minibatches 1 --epochs 1 --evaluations 1 --eval-episodes 2"
@@ -145,11 +145,11 @@ def test_a_job_that_fails_leaves_the_others_alone(tmp_path: Path, capsys: pytest
     good, bad = tmp_path / "good", tmp_path / "bad"
     jobs = [processes.Job(bad, ["a2c", "test/identity", "--colour", "3"]), processes.Job(good, TINY.split())]
     outcomes = processes.work(jobs)
-    assert outcomes[good].state == processes.FINISHED
-    assert outcomes[bad].state == processes.FAILED and outcomes[bad].told.startswith("there is no option --colour")
+    assert outcomes[good].state == progress.FINISHED
+    assert outcomes[bad].state == progress.FAILED and outcomes[bad].told.startswith("there is no option --colour")
     assert "bad: failed: there is no option --colour" in capsys.readouterr().out
     stamp = (good / runs.SUMMARY).stat().st_mtime_ns
-    assert processes.work(jobs[1:], quiet=True)[good].state == processes.FINISHED  # and is not run again
+    assert processes.work(jobs[1:], quiet=True)[good].state == progress.FINISHED  # and is not run again
     assert (good / runs.SUMMARY).stat().st_mtime_ns == stamp
 
 
@@ -163,9 +163,9 @@ def test_seeds_in_one_program_end_as_each_alone(tmp_path: Path) -> None:
     (tmp_path / "seed-1" / "thesis.tex").touch()
     outcomes = vectorised.work(configs, quiet=True)
     assert [outcome.state for outcome in outcomes.values()] == [
-        processes.FINISHED,
-        processes.FAILED,
-        processes.FINISHED,
+        progress.FINISHED,
+        progress.FAILED,
+        progress.FINISHED,
     ]
     for k in (0, 2):
         trainer.train(replace(base, settings=replace(base.settings, seed=k, name=f"{k}")), quiet=True)

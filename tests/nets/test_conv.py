@@ -2,72 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from games import DEPTH, SIDE, Quadrants
 from helpers import OFF, REPLAYED, TEAM, TINY, build, clock, run, studied
 from jax import Array
 
 from shoal.algorithms.networked import NetConfig
 from shoal.engine.evaluate import Evaluator
 from shoal.engine.loop import Loop
-from shoal.envs.native.probes import Tiny
 from shoal.errors import ShoalError
 from shoal.nets.conv import Cnn, Conv, Eye
 from shoal.nets.gru import Gru
 from shoal.nets.mlp import Mlp, Style
 from shoal.store.player import _view
-from shoal.types import Discrete, Spec, View
-
-SIDE, DEPTH = 6, 2
-
-
-class Picture(NamedTuple):
-    """Where each agent's bright pixel is, and what the last answer earned."""
-
-    spot: Array  # [N,B]
-    earned: Array  # [N,B]
-
-
-@dataclass(frozen=True)
-class Quadrants(Tiny):
-    """Each agent sees a picture with one bright pixel and earns 1 for the number of the quadrant it is in."""
-
-    name = "test/quadrants"
-
-    @cached_property
-    def teams(self) -> dict[str, Spec]:
-        names, pixels = tuple(f"agent_{i}" for i in range(self.n)), (SIDE, SIDE, DEPTH)
-        return self.line_up({TEAM: Spec(names, SIDE * SIDE * DEPTH, 4 * self.n, Discrete(4), pixels=pixels)})
-
-    def start(self, key: Array, games: int) -> Picture:
-        return Picture(jax.random.randint(key, (self.n, games), 0, SIDE**2), jnp.zeros((self.n, games)))
-
-    def advance(self, key: Array, world: Picture, actions: dict[str, Array]) -> Picture:
-        earned = (actions[TEAM] == quadrant(world.spot)).astype(jnp.float32)
-        return Picture(jax.random.randint(key, world.spot.shape, 0, SIDE**2), earned)
-
-    def observe(self, world: Picture) -> dict[str, Array]:
-        lit = jnp.arange(SIDE**2)[:, None] == world.spot[:, None]  # [N,H·W,B]
-        both = jnp.stack([lit * 255, jnp.full(lit.shape, 50)], 2)  # the second channel is grey everywhere
-        return {TEAM: both.reshape(self.n, -1, world.spot.shape[-1]).astype(jnp.uint8)}
-
-    def reward(self, world: Picture) -> dict[str, Array]:
-        return {TEAM: world.earned}
-
-    def state(self, world: Picture, obs: dict[str, Array]) -> Array:
-        return jax.nn.one_hot(quadrant(world.spot).T, 4).reshape(world.spot.shape[-1], -1)
-
-
-def quadrant(spot: Array) -> Array:
-    return 2 * (spot // SIDE >= SIDE // 2) + (spot % SIDE >= SIDE // 2)
-
+from shoal.types import View
 
 GAME: Any = Quadrants()
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from places import ROOT
 from scipy.stats import mannwhitneyu, trim_mean
 
 from shoal.cli import main
@@ -29,7 +30,6 @@ from shoal.errors import ShoalError
 from shoal.report import results, statistics, tables
 from shoal.report.statistics import estimate, improvement, iqm, profile
 
-ROOT = Path(__file__).parent.parent
 SIZES = {"steps": 240, "games": 4, "window": 5, "eval-episodes": 3, "evaluations": 2, "hidden": 4}
 WHAT = ["a2c,ppo", "test/identity,matrix/matching_pennies", "--seeds", "2"]
 WORDS = [*WHAT, *(word for name, value in SIZES.items() for word in (f"--{name}", str(value)))]

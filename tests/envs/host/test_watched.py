@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from helpers import TEAM, TINY, clock
+from places import SUPPORT
 
 import shoal
 from shoal.algorithms import chance
@@ -30,7 +31,7 @@ from shoal.envs.host.arena import Arena
 from shoal.envs.host.watched import making, probe
 from shoal.errors import ShoalError
 
-HERE = Path(__file__).parent
+HERE = SUPPORT
 
 
 @pytest.fixture(autouse=True)

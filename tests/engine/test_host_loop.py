@@ -19,6 +19,7 @@ import pytest
 from brittle import LENGTH, fate
 from helpers import OFF, TEAM, TINY, assert_close, bits, build, clock, mortal
 from jax import Array
+from places import SUPPORT
 
 import shoal
 from shoal.algorithms import chance
@@ -36,7 +37,7 @@ from shoal.types import View
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """The game that breaks can be found by its id."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.syspath_prepend(str(SUPPORT))
 
 
 def children(pid: int) -> list[str]:
@@ -252,7 +253,7 @@ def test_however_a_run_ends_no_process_stays(tmp_path: Path, here: None, number:
     """Ctrl-C and SIGTERM save first; after kill -9 the workers, one of them hung, end by themselves."""
     command = [sys.executable, "-m", "shoal", "train", "ppo", "brittle:make", "--env.hangs", "0.2"]
     sizes = "--steps 1e6 --games 2 --window 10 --workers 2 --patience 30 --eval-episodes 1 --hidden 8 --name run"
-    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    paths = os.pathsep.join([str(SUPPORT), *sys.path])
     with (tmp_path / "log").open("w") as log:
         run = subprocess.Popen(
             [*command, *sizes.split(), "--out", str(tmp_path)], stdout=log, env=os.environ | {"PYTHONPATH": paths}
@@ -270,11 +271,11 @@ def test_however_a_run_ends_no_process_stays(tmp_path: Path, here: None, number:
 
 def test_a_policy_plays_where_its_environment_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).parent))
+        patch.syspath_prepend(str(SUPPORT))
         options = {"steps": 40, "games": 2, "window": 10, "minibatches": 1, "workers": 0, "eval_episodes": 1}
         shoal.train("ppo", "brittle:make", out=str(tmp_path), name="run", quiet=True, **options, **TINY)
     monkeypatch.delitem(sys.modules, "brittle")
-    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(Path(__file__).parent)])
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(SUPPORT)])
     player = shoal.load(tmp_path / "run", trust=True)
     assert player.act({"agent_0": [0, 0, 0], "agent_1": [1, 1, 1]}).keys() == {"agent_0", "agent_1"}
     with pytest.raises(ShoalError, match="no module 'brittle'"):

@@ -1,0 +1,59 @@
+"""How far the runs of a sweep are, and how each ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..store import folder
+from ..store.metrics_file import tag
+
+FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
+
+
+class Outcome(NamedTuple):
+    """How a job ended."""
+
+    state: str  # FINISHED; STOPPED: as asked, or it never began; FAILED
+    told: str = ""  # the last thing that one which failed said
+    code: int = 0  # of its process; 128 and the signal that stopped it
+
+
+class Progress(NamedTuple):
+    """How far a run is, as its folder tells."""
+
+    steps: int = 0
+    total: int = 0
+    rate: float = 0.0  # steps per second
+    scores: dict[str, float] = {}  # of its last evaluation, by team
+
+
+class Follower:
+    """Reads what a run logs, as it grows."""
+
+    def __init__(self, path: Path):
+        self.path, self.read, self.total = path, 0, 0
+        self.latest: dict[str, Any] = {}
+        self.names: dict[str, str] = {}  # of the metric that is a team's score
+
+    def progress(self) -> Progress:
+        """As of now."""
+        with contextlib.suppress(OSError, ValueError):
+            if not self.total:
+                config = json.loads((self.path / folder.CONFIG).read_text())
+                self.names = {team: f"evaluation/{tag(team)}/return" for team in config["teams"]}
+                self.total = config["settings"]["steps"]
+            with (self.path / folder.METRICS).open("rb") as file:
+                if file.seek(0, os.SEEK_END) < self.read:  # cut back to a checkpoint
+                    self.read = 0
+                file.seek(self.read)
+                whole, _, _ = file.read().rpartition(b"\n")
+                self.read += len(whole) + bool(whole)
+            for line in whole.splitlines():
+                self.latest |= json.loads(line)
+        last = self.latest
+        scores = {team: last[name] for team, name in self.names.items() if name in last}
+        return Progress(last.get("env_step", 0), self.total, last.get("steps_per_second") or 0.0, scores)
