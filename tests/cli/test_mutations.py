@@ -30,7 +30,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shoal import algorithms, envs
-from shoal.cli import campaign as command_line
+from shoal.cli import campaign as campaign_command
+from shoal.cli import report as report_command
 from shoal.cli.main import main
 from shoal.config import campaign
 from shoal.config.settings import Settings
@@ -144,7 +145,8 @@ def cut() -> Iterator[None]:
             (player.Player, "evaluate", reach),
             (film, "camera", reach),
             (campaign, "save", reach),
-            (command_line, "publish", reach),
+            (campaign_command, "publish", reach),
+            (report_command, "publish", reach),
             (check, "check", reach),
             (inspect, "findsource", functools.cache(inspect.findsource)),
         ):

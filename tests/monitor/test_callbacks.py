@@ -283,7 +283,7 @@ def test_a_video_is_in_the_tensorboard_events(tmp_path: Path):
 
 @pytest.mark.parametrize("word", ["wandb", "mlflow"])
 def test_a_tracker_that_is_not_installed_is_asked_for_in_a_sentence(word: str, tmp_path: Path):
-    program = f"import sys; sys.modules[{word!r}] = None; from shoal.cli import main; sys.exit(main())"
+    program = f"import sys; sys.modules[{word!r}] = None; from shoal.cli.main import main; sys.exit(main())"
     args = ["train", "ppo", "test/identity", "--track", word, "--out", str(tmp_path)]
     done = subprocess.run([sys.executable, "-c", program, *args], capture_output=True, text=True, timeout=100)
     assert done.returncode == 2 and not list(tmp_path.iterdir())

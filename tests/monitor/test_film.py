@@ -266,7 +266,7 @@ def test_tiny_pictures_grow_and_odd_ones_become_even(tmp_path):
 def test_without_ffmpeg_mp4_is_refused_in_a_sentence_and_gif_is_the_default(tmp_path):
     script = (
         "import sys; sys.modules['imageio_ffmpeg'] = None\n"
-        "from shoal.cli import main\n"
+        "from shoal.cli.main import main\n"
         "args = ['watch', 'random', 'matrix/nonmonotonic']\n"
         "sys.exit(main([*args, '--out', 'x.mp4']) * 10 + main(args))"
     )

@@ -1,21 +1,21 @@
-"""`shoal campaign` and `shoal report`."""
+"""`shoal campaign`: algorithms × environments × seeds, then a report."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ..algorithms import ALIASES
 from ..config import campaign as planning
 from ..config.campaign import Plan
 from ..config.flags import flags, parse
 from ..config.trust import EVERYTHING, NOTHING, Trust, needed
-from ..devices import usable
+from ..devices import setup, usable
 from ..errors import ShoalError
-from ..report.results import Run, Study, of_campaign, of_folders
+from ..report.results import of_campaign
 from ..store import folder as runs
 from ..sweep import processes, progress
+from .report import publish
+from .words import Trusting
 
 CAMPAIGN = "shoal campaign <algorithms> <envs> --out <folder>"
 TITLE = (
@@ -24,10 +24,6 @@ TITLE = (
     " those of shoal train, and go to every run. The same command, or shoal campaign <folder>, goes on with a campaign"
     " that was interrupted; shoal campaign <file>.toml reads one from a file. Environments of somebody's own, which a"
     " folder or a file names, are only run with --trust"
-)
-REPORT_TITLE = (
-    "Tables, curves and a report of all runs in some folders, such as runs/, a campaign's folder or that of shoal train"
-    " --seeds: shoal report runs/ --algorithms 'mappo,ippo*' --envs 'mpe/*' --out reports/first"
 )
 
 
@@ -47,10 +43,11 @@ class Campaign:
             raise ShoalError(f"at_once must not be negative, not {self.at_once}")
 
 
-def campaign(args: list[str], trust: Trust = NOTHING) -> int:
-    """Run what is not finished yet, then report; `trust` is for what files name."""
+def campaign(args: list[str], trust: Trusting) -> int:
+    """Run what is not finished yet, then report."""
+    setup()
     how, names, options = _own(args)
-    folder, plan = _planned(how, names, options, trust)
+    folder, plan = _planned(how, names, options, trust.files)
     plan = planning.checked(plan)
     planning.save(plan, folder)
     jobs = plan.jobs(folder)
@@ -69,75 +66,6 @@ def _side_by_side(plan: Plan) -> int:
     """As many runs as have a core for each of their devices."""
     devices = max(pair.config["settings"]["devices"] for pair in plan.pairs)
     return max(len(usable()) // max(devices, 1), 1)
-
-
-@dataclass(frozen=True)
-class Report:
-    """What the report is of, and where it goes. Patterns are separated by commas, with * for anything."""
-
-    out: str = ""
-    """Folder that it is written to; empty takes the one the runs are in."""
-    only: str = ""
-    """Patterns of the runs to take, by the name of their folder or the one above, of algorithm or environment."""
-    algorithms: str = ""
-    """Patterns of the algorithms to take."""
-    envs: str = ""
-    """Patterns of the environments to take."""
-
-    def wants(self, run: Run) -> bool:
-        """Whether it is to be reported."""
-        places = (run.path.name, run.path.absolute().parent.name)
-        chosen = _matches(self.algorithms, run.algorithm) and _matches(self.envs, run.env)
-        return chosen and _matches(self.only, *places, run.algorithm, run.env)
-
-
-def _matches(patterns: str, *names: str) -> bool:
-    """Whether any name is as any pattern says, or none is asked for."""
-    words = [ALIASES.get(word.strip(), word.strip()) for word in patterns.split(",")]
-    return not patterns or any(fnmatchcase(name, word) for name in names for word in words)
-
-
-def report(args: list[str]) -> int:
-    """The same report from any finished runs."""
-    folders, words = [], list(args)
-    while words and not words[0].startswith("-"):
-        folders.append(Path(words.pop(0)))
-    how = parse(Report, Report(), words, "shoal report <folder> …", REPORT_TITLE)
-    if not folders:
-        raise ShoalError("say which folders the runs are in: shoal report <folder> …")
-    for folder in folders:
-        if not folder.is_dir():
-            raise ShoalError(f"there is no folder {folder}: say a folder that runs are in")
-    if len(folders) > 1 and not how.out:
-        raise ShoalError("say where a report on several folders goes: --out <folder>")
-    return publish(of_folders(folders, how.wants), Path(how.out) if how.out else folders[0])
-
-
-def publish(study: Study, folder: Path) -> int:
-    """Write everything into the folder and show the table; 1 if a run has failed."""
-    from ..report import html as page
-    from ..report import tables
-
-    if len(study.failures) == len(study.runs):
-        _refuse(study)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tables.write(study, folder)
-        page.write(study, folder)
-    except OSError as error:
-        why = error.strerror or error
-        raise ShoalError(f"the report cannot be written to {folder} ({why}): choose another --out") from None
-    print(tables.markdown(study), end="")
-    print(f"report: {folder / page.REPORT}   tables: {folder / tables.TABLE}, {folder / tables.TEXT}")
-    return 1 if study.failures else 0
-
-
-def _refuse(study: Study) -> None:
-    """Say why there is nothing to report."""
-    for run in study.runs:
-        raise ShoalError(f"no run has finished: {run.algorithm} on {run.env}, seed {run.seed}: {run.failure}")
-    also = "".join(f"; {path} cannot be: {why}" for path, why in study.left[:1])
-    raise ShoalError(f"no run is left to report: let --only, --algorithms and --envs leave one over{also}")
 
 
 def _own(args: list[str]) -> tuple[Campaign, list[str], list[str]]:

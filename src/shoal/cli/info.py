@@ -19,6 +19,7 @@ from ..envs.host.match import Hosted
 from ..envs.native.grid import GridGame
 from ..errors import ShoalError, nearest
 from ..types import Discrete, Spec
+from .words import Trusting
 
 OUTSIDE = [
     ("pz:<module>", "any PettingZoo environment, such as pz:mpe2.simple_tag_v3"),
@@ -27,6 +28,28 @@ OUTSIDE = [
     ("football:<scenario>", "Google Research Football"),
     ("jaxmarl:<name>", "a JaxMARL environment, in the compiled program; gymnax: and jumanji: likewise"),
 ]
+
+
+def list_all(args: list[str], trust: Trusting) -> int:
+    """`shoal list`."""
+    if args in (["--help"], ["-h"]):
+        print("shoal list: the algorithms and environments there are, a line each.")
+        return 0
+    if args:
+        raise ShoalError(f"`shoal list` takes no arguments, not {args[0]!r}")
+    print(overview())
+    return 0
+
+
+def info(args: list[str], trust: Trusting) -> int:
+    """`shoal info`."""
+    if args in (["--help"], ["-h"]):
+        print("shoal info <algorithm or env>: what one of them is, and its options, such as shoal info mappo.")
+        return 0
+    if len(args) != 1:
+        raise ShoalError("say one algorithm or environment: shoal info <name>")
+    print(about(args[0]))
+    return 0
 
 
 def overview() -> str:

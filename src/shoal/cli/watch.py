@@ -19,6 +19,7 @@ from ..monitor.console import named
 from ..render import video
 from ..store import folder as runs
 from ..store.player import Player, load
+from .words import Trusting
 
 USE = "shoal watch <run> [options], or shoal watch random <env>"
 TITLE = (
@@ -65,8 +66,8 @@ def watch(player: Player, path: str | Path, how: Watching) -> list[film.Take]:
     return takes
 
 
-def command(args: list[str], trust: bool = False) -> int:
-    """`shoal watch …`; `trust` as in `load`."""
+def command(args: list[str], trust: Trusting) -> int:
+    """`shoal watch`."""
     words = []
     while args and not args[0].startswith("-") and len(words) < 2:
         words.append(args[0])
@@ -81,7 +82,7 @@ def command(args: list[str], trust: bool = False) -> int:
         player, place = _untrained(words[0], words[1], options), Path(re.sub(r"\W+", "-", words[1]))
     else:
         run = Path(words[0])
-        player, place = load(run, best=how.best, trust=trust), _place(run, how)
+        player, place = load(run, best=how.best, trust=trust.files.everything), _place(run, how)
     player = player.against(others)
     path = Path(how.out) if how.out else place.with_name(_named(place.name, how, others) + video.best_format())
     takes = watch(player, path, how)
