@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..errors import ShoalError, nearest
 
-VERBS = ("train", "resume", "evaluate", "watch", "campaign", "report", "list", "info", "check-env")
 BASH = """\
 _shoal() {
     local word="${COMP_WORDS[COMP_CWORD]}"
@@ -34,10 +33,11 @@ def script(shell: str) -> str:
     from ..config.settings import Settings
     from ..config.trust import FLAG
     from ..envs import GAMES
+    from .main import COMMANDS
 
     everything = [Settings, *(kind.Config for kind in ALGORITHMS.values())]
     options = sorted({flag for kind in everything for flag, _ in flags(kind, kind())} | {FLAG, "--team", "--help"})
     names = [*ALGORITHMS, *ALIASES, *GAMES]
-    words = {"verbs": " ".join(VERBS), "names": " ".join(names), "options": " ".join(options)}
+    words = {"verbs": " ".join(COMMANDS), "names": " ".join(names), "options": " ".join(options)}
     alone = "".join(f"complete -c shoal -l {option[2:]}\n" for option in options) if shell == "fish" else ""
     return shells[shell] % words + alone

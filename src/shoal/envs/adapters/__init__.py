@@ -1,4 +1,4 @@
-"""Environments from outside, by their ids, as matches (`envs/host.py`). Nothing here needs JAX.
+"""Environments from outside, by their ids, as matches (`envs/host/match.py`). Nothing here needs JAX.
 
 `pz:<module>` is a PettingZoo environment, `gym:<id>` one of Gymnasium's registry, `football:<scenario>` Google's
 football, and `<module>:<function>` one's own: the function gets the options and returns an environment of any kind
