@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench docs clean
 
 demo: .venv/installed
 	$(BIN)/shoal train coma mpe/simple_spread --steps 2e6 --out runs
@@ -19,8 +19,11 @@ bench: .venv/installed-dev
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/games.py
 
+docs: .venv/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 clean:
-	rm -rf .venv .cache .pytest_cache .ruff_cache
+	rm -rf site .venv .cache .pytest_cache .ruff_cache
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -32,4 +35,8 @@ clean:
 
 .venv/installed-dev: .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,dev]'
+	touch $@
+
+.venv/installed-docs: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	touch $@

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .errors import ShoalError as ShoalError
     from .monitor.callbacks import Callback as Callback
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 _HOMES = {"load": ".api", "resume": ".api", "train": ".api", "Callback": ".monitor.callbacks", "ShoalError": ".errors"}
 
 
