@@ -469,7 +469,7 @@ def test_trap_33_a_central_critic_tells_agents_with_rewards_of_their_own_apart(n
     settings = {"reward": "own", "agent_id": False, "gamma": 0.5, "critic_lr": 3e-2, "anneal": False, "entropy": 0.0}
     algorithm = build(name, env, **(TINY | settings))
     _, metrics = run(Loop(env, {TEAM: algorithm}, games=4, window=10, steps=10_000), 120)
-    assert metrics[TEAM]["critic_loss"][-20:].mean() < 0.02
+    assert metrics.learning[TEAM]["critic_loss"][-20:].mean() < 0.02
     assert ID in algorithm.sees["critic"] and ID not in algorithm.sees["actor"]
 
 
@@ -490,4 +490,4 @@ def test_trap_35_without_a_choice_the_entropy_bonus_widens_a_squashed_policy_onl
     algorithm = build("a2c", env, **(TINY | settings))
     state, metrics = run(Loop(env, {TEAM: algorithm}, games=4, window=5, steps=10_000), 150)
     assert np.exp(state.learners[TEAM].params["actor"].head.log_std) == pytest.approx(0.87, abs=0.2)
-    assert metrics[TEAM]["entropy"][-1] < np.log(2)
+    assert metrics.learning[TEAM]["entropy"][-1] < np.log(2)

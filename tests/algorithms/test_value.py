@@ -422,7 +422,7 @@ def by_game(drawn: Drawn) -> Drawn:
     """How a draw is dealt out to devices: windows along their games axis."""
     along = PartitionSpec(None, AXIS)
     window = jax.tree.map(lambda _: along, drawn.window)
-    return Drawn(window, along, OWN, OWN, OWN, OWN)
+    return Drawn(window, along, OWN, OWN, OWN, OWN, PartitionSpec())
 
 
 def test_the_loop_runs_on_two_devices_and_learners_stay_the_same_on_both():

@@ -306,7 +306,7 @@ REFUSED = {  # what was taken once, and then broke or never came back
     ("--hidden", "1e9"): "is too large: lower the sizes of the nets",
     ("--layers", "1e9"): "layers must be at most 100",
     ("--evaluations", "1e9"): "evaluations must be at most 10,000",
-    ("--env.n", "1e9"): "n must be at most 1,000,000",
+    ("--env.n", "1e9"): "n must be at most 1,000",
     ("--env.length", "1e30"): "length must be at most 1,000,000",
     ("--name", "x" * 300): "plain folder name",
     ("--out", "x" * 300): "File name too long",

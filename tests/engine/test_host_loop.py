@@ -322,7 +322,7 @@ def test_trap_34_a_resume_joins_no_two_episodes(name: str, here: None) -> None:
         after.template(3)
         state = after.restored(jax.device_get(state))
         state, metrics = after.compile(state, 4)(state)
-    assert float(metrics["returns"][TEAM].sum()) == LENGTH * float(metrics["returns"]["episodes"].sum()) > 0
+    assert float(metrics.returns[TEAM].sum()) == LENGTH * float(metrics.episodes.sum()) > 0
     if name == "ppo":
         return
     memory = jax.tree.map(lambda x: np.asarray(x)[0], state.memories[TEAM])

@@ -38,7 +38,7 @@ def fitted(
     for fits in (_games, _window):
         settings = _taken(settings, fits(settings), asked.settings, told)
     devices = max(settings.devices, 1)
-    share = Share(settings.games // devices, settings.window, devices, settings.steps)
+    share = Share(max(settings.games // devices, 1), settings.window, devices, settings.steps)
     chosen = {}
     for team, (name, config) in teams.items():
         fits = algorithms.find(name).suited(config, share)

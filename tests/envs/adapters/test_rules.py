@@ -248,7 +248,9 @@ def checked(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", BAD)
 def test_the_rule_that_is_broken_is_told_in_training_and_by_check_env(name: str) -> None:
-    for sentence in (played(name), *checked(name)[:1]):
+    """Training can do without `close`, so that only check-env tells of it."""
+    trained = [] if name == "closeless" else [played(name)]
+    for sentence in (*trained, *checked(name)[:1]):
         assert re.search(BAD[name][1], sentence), sentence
         assert "Traceback" not in sentence and "\n" not in sentence.strip()
     assert checked(name)

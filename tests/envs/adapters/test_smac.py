@@ -8,7 +8,7 @@ from skirmish import Skirmish
 
 from shoal.envs.adapters.options import How
 from shoal.envs.adapters.smac import SmacMatch
-from shoal.envs.host.match import Broken, Moment
+from shoal.envs.host.match import Broken, Hosted, Moment
 from shoal.envs.host.shared import layout
 from shoal.envs.host.table import Table
 from shoal.errors import ShoalError
@@ -17,10 +17,8 @@ from shoal.types import Discrete
 TEAM = "agent"
 
 
-class Solo:
+class Solo(Hosted):
     """The one environment of a table."""
-
-    name = "skirmish"
 
     def open(self) -> SmacMatch:
         return match()
@@ -163,7 +161,7 @@ def test_what_lacks_the_interface_is_refused():
 
 
 def test_a_table_plays_it_from_episode_to_episode():
-    env = Solo()
+    env = Solo("skirmish")
     arrays = {name: np.zeros(shape, kind) for name, (shape, kind) in layout(env.teams, 2).items()}
     table, rng = Table(env, arrays, range(2), seed=0), np.random.default_rng(0)  # type: ignore[arg-type]
     for _ in range(80):

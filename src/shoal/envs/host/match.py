@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -141,8 +141,8 @@ def unlike(agreed: dict[str, Spec], found: dict[str, Spec]) -> str:
     if list(agreed) != list(found):
         return f"it has the teams {', '.join(found)}, where it had {', '.join(agreed)}"
     for team, spec in agreed.items():
-        for name, told in vars(spec).items():
-            now = getattr(found[team], name)
+        for fact in (each for each in fields(spec) if each.compare):  # others may be older than what they tell
+            name, told, now = fact.name, getattr(spec, fact.name), getattr(found[team], fact.name)
             if now != told:
                 return f"team {team!r} has the {FACTS.get(name, name)} {_told(now)}, where it had {_told(told)}"
     return ""

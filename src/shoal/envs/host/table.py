@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import math
+import os
 import traceback
 import zlib
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ class Table:
     def __init__(self, env: Hosted, arrays: dict[str, np.ndarray], games: range, seed: int):
         self.env, self.arrays, self.games, self.seed = replace(env, told=env.teams), arrays, games, seed
         self.matches: dict[int, Match] = {}
+        self.owner = os.getpid()
         self.watched = arrays["state"].size > 0
         self.sides = [
             (team, spec, [arrays[f"{team}/{name}"] for name in Glance._fields]) for team, spec in env.teams.items()
@@ -74,9 +76,12 @@ class Table:
         fault = None
         for _ in range(TRIES):
             try:
-                self._write(game, self._open(game) if fresh else self._advance(game), fresh)
+                moment = self._open(game) if fresh else self._advance(game)
+                self._end_strays()
+                self._write(game, moment, fresh)
                 return
             except BaseException as error:  # also SystemExit, and what compiled languages raise
+                self._end_strays()
                 if isinstance(error, KeyboardInterrupt | Mismatch) or self._cannot(error):
                     raise
                 fault = self._fault(game, error)
@@ -86,6 +91,11 @@ class Table:
             fresh = True
         assert fault
         raise TooManyFaults(f"a match broke {TRIES} times in a row and cannot be opened again, the last time", fault)
+
+    def _end_strays(self) -> None:
+        """End here if an environment has forked and this is its child: what it writes would be written twice."""
+        if os.getpid() != self.owner:
+            os._exit(1)
 
     def _cannot(self, error: BaseException) -> bool:
         """Whether it says that there is no such environment, before any has been seen."""
