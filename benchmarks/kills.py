@@ -51,7 +51,7 @@ RUNS = {
 HOSTED = ("ppo on the host",)
 
 
-class Moment(NamedTuple):
+class MatchStep(NamedTuple):
     """When to kill: so many seconds after the process starts, saves a checkpoint, or begins to write one."""
 
     once: str
@@ -100,7 +100,7 @@ def under_way(run: Path) -> set[tuple[str, int]]:
     return found
 
 
-def struck(process: subprocess.Popen, run: Path, moment: Moment) -> Kill | None:
+def struck(process: subprocess.Popen, run: Path, moment: MatchStep) -> Kill | None:
     """Kill it then; None if it ended before."""
     left, had = under_way(run), newest(run)  # what the one before it left
     signs = {
@@ -131,7 +131,7 @@ def tormented(words: str, run: Path, home: Path, seed: int) -> list[Kill]:
     process = begun(words, run, home)
     while len(kills) < PER_RUN and process.poll() is None:
         once, longest = MOMENTS[len(kills) % len(MOMENTS)]
-        if kill := struck(process, run, Moment(once, round(rng.random() * longest, 4))):
+        if kill := struck(process, run, MatchStep(once, round(rng.random() * longest, 4))):
             kills.append(kill)
             process = begun(words, run, home)
     finished(process, home)

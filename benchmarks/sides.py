@@ -110,9 +110,9 @@ def survivors(player: Any) -> dict[str, list[int]]:
     """team -> how many of its agents were left at the end of each of some episodes."""
     from magent2.environments import battle_v4
 
-    from shoal.envs.adapters import How
+    from shoal.envs.adapters import AdapterOptions
 
-    env = battle_v4.parallel_env(**How.split(player.config.options)[1])
+    env = battle_v4.parallel_env(**AdapterOptions.split(player.config.options)[1])
     left: dict[str, list[int]] = {"red": [], "blue": []}
     for episode in range(COUNTED):
         seen, _ = env.reset(seed=GAMES_SEED + episode)

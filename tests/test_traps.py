@@ -27,7 +27,7 @@ from shoal.engine import evaluate
 from shoal.engine.evaluate import Evaluator
 from shoal.engine.loop import Loop
 from shoal.envs import make
-from shoal.monitor.console import Display
+from shoal.monitor.console import Console
 from shoal.run.trainer import Trainer
 from shoal.store import checkpoint, folder
 
@@ -67,7 +67,7 @@ def anything(like: Any, seed: int = 0) -> Any:
 
 
 def saved_and_read(state: Any, like: Any, run: Path) -> Any:
-    with contextlib.closing(checkpoint.Keeper(run, keep=1)) as keeper:
+    with contextlib.closing(checkpoint.CheckpointWriter(run, keep=1)) as keeper:
         keeper.save(state, {"steps": 7})
     return checkpoint.read(next(checkpoint.places(run)), like)[0]
 
@@ -127,7 +127,7 @@ def logged(run: Path, *names: str) -> list[tuple]:
 
 
 def state_of(run: Path) -> list[bytes]:
-    loop = Trainer(folder.config_of(run), Display(quiet=True)).loop
+    loop = Trainer(folder.config_of(run), Console(quiet=True)).loop
     return bits(checkpoint.newest(run, loop.template(0))[0])
 
 
@@ -184,7 +184,7 @@ def test_trap_25_evaluations_change_nothing_that_is_trained(value_run: Path, tmp
     """Neither the steps that are counted, nor a bit of the state: they have games and keys of their own."""
     settings = json.loads((value_run / folder.CONFIG).read_text())
     settings["settings"] |= {"evaluations": 6, "out": str(tmp_path), "eval_episodes": 3}
-    run = Trainer(Config.from_json(settings), Display(quiet=True)).run().path
+    run = Trainer(Config.from_json(settings), Console(quiet=True)).run().path
     assert len(logged(run, "evaluation/length")) > len(logged(value_run, "evaluation/length"))
     assert logged(run, "agent/updates") == logged(value_run, "agent/updates")
     assert state_of(run) == state_of(value_run)

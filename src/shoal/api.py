@@ -70,7 +70,7 @@ def _one(
     algorithm: str, env_id: str, env: dict[str, Any], preset: bool, options: dict[str, Any]
 ) -> tuple[Config, list[str]]:
     """One algorithm for every team, and what the user should be told."""
-    kind, argument = algorithms.chosen(algorithm)
+    kind, argument = algorithms.parse_algorithm(algorithm)
     settings, own = _sort(options)
     known = [option.name for option in dataclasses.fields(kind.Config)]
     for name in own:
@@ -94,7 +94,7 @@ def _several(
         hint = nearest(name, SETTINGS) or ": an algorithm's belong in teams={team: (algorithm, options)}"
         raise ShoalError(f"a run has no option {name!r}{hint}")
     given = {team: (one, {}) if isinstance(one, str) else (one[0], one[1]) for team, one in teams.items()}
-    read = {team: algorithms.chosen(name) for team, (name, _) in given.items()}
+    read = {team: algorithms.parse_algorithm(name) for team, (name, _) in given.items()}
     names = {team: kind.name for team, (kind, _) in read.items()}
     tuned = presets.sides(names, env_id, preset)
     chosen = {team: (names[team], tuned.teams[team] | read[team][1] | mine) for team, (_, mine) in given.items()}

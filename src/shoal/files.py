@@ -20,7 +20,7 @@ class Unusable(ShoalError):
 
 
 @contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
+def errors_name(path: Path) -> Iterator[None]:
     """What is wrong inside is wrong with that file, unless it is with a file that this one leads to."""
     try:
         yield

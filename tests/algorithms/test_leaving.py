@@ -18,7 +18,7 @@ from jax import Array
 from pettingzoo import AECEnv, ParallelEnv
 
 from shoal.engine.host_loop import HostLoop
-from shoal.envs.adapters import How, adapt
+from shoal.envs.adapters import AdapterOptions, adapt
 from shoal.envs.host.match import Hosted, Match
 from shoal.nets.heads import best
 from shoal.nets.inputs import Scene
@@ -122,7 +122,7 @@ class Local(Hosted):
     """Played in this process."""
 
     def open(self) -> Match:
-        how, options = How.split(self.options)
+        how, options = AdapterOptions.split(self.options)
         return adapt(KINDS[self.name](**options), how)
 
 
@@ -137,7 +137,7 @@ def moments(match: Match) -> list:
 @pytest.mark.parametrize("kind", KINDS)
 def test_trap_32_the_last_observation_of_one_who_leaves_alone_reaches_the_stream(kind: str) -> None:
     """Not alive, and seen once more with discount 1; after that it is nowhere."""
-    match = adapt(KINDS[kind](), How())
+    match = adapt(KINDS[kind](), AdapterOptions())
     (team,) = match.teams
     told = moments(match)
     left = STEPS["a_0"] if kind != "in turns" else LeavingInTurns.moves["a_0"]
@@ -154,7 +154,7 @@ def test_trap_32_who_leaves_has_the_legal_actions_it_was_told(mask: Any, legal: 
     """Its value is that of a legal action; where nothing is legal any more, of any."""
     env = Leaving()
     env.mask = mask
-    told = moments(adapt(env, How()))
+    told = moments(adapt(env, AdapterOptions()))
     assert told[STEPS["a_0"]].teams["a"].legal[0].tolist() == legal
 
 
@@ -164,7 +164,7 @@ def test_trap_32_who_leaves_without_a_last_observation_breaks_the_match() -> Non
             obs, *rest = super().step(actions)
             return {agent: obs[agent] for agent in self.agents}, *rest
 
-    match = adapt(Silent(), How())
+    match = adapt(Silent(), AdapterOptions())
     with pytest.raises(Exception, match="no observation for a_0"):
         moments(match)
 
@@ -181,7 +181,7 @@ def worth(algorithm: Any, learner: Any, view: View) -> Array:
         net = learner.params["agents"]
         q, _ = algorithm.utilities(net, scene, net.torso.carry(len(view.first), algorithm.spec.n))
         return algorithm.joint(learner.params, q, best(q, scene.view.legal), scene.view)[0]
-    return algorithm.ahead(learner, scene, None, jax.random.key(0))[0]
+    return algorithm.next_values(learner, scene, None, jax.random.key(0))[0]
 
 
 def learnt(kind: str, name: str, iterations: int, options: dict | None = None, **settings: Any) -> dict[str, Array]:

@@ -22,7 +22,7 @@ from shoal.envs.native.probes import Quiz, Tiny
 from shoal.errors import ShoalError
 from shoal.learning.exploration import boltzmann
 from shoal.learning.reduce import shares
-from shoal.nets.inputs import MEAN_ACTION, Scene, look
+from shoal.nets.inputs import MEAN_ACTION, Scene, gather
 from shoal.types import Discrete, Spec, View
 
 CROWD = make("test/mortal", n=4, length=6)  # they die one after the other
@@ -44,7 +44,7 @@ def led(action: np.ndarray, first: np.ndarray, actions: int) -> np.ndarray:
 
 
 def watch(algorithm: Any, learner: Any, view: View, carry: Any) -> Array:
-    return look((MEAN_ACTION,), algorithm.scene(view, carry), algorithm.spec)[0][0]
+    return gather((MEAN_ACTION,), algorithm.scene(view, carry), algorithm.spec)[0][0]
 
 
 # -- what is seen -----------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def test_trap_18_the_mean_of_a_drawn_window_is_the_one_seen_when_acting():
     expected = mean_action(before, view.alive)
     np.testing.assert_allclose(played.record, expected[:-1], atol=1e-6)
     number = seen.drawn.slot + 1 + np.arange(7)[:, None]
-    drawn = look((MEAN_ACTION,), seen.batch.scene, seen.algorithm.spec)[0]
+    drawn = gather((MEAN_ACTION,), seen.batch.scene, seen.algorithm.spec)[0]
     np.testing.assert_allclose(drawn, expected[number, seen.drawn.game], atol=1e-6)
     first = np.asarray(seen.drawn.window.view.first)
     assert first[0].any() and first[1:].any() and not np.asarray(drawn)[first].any()
@@ -99,7 +99,7 @@ def test_trap_18_on_policy_a_window_goes_on_where_the_last_one_ended():
         for k in range(2):
             now, seen = collect(CROWD, {TEAM: algorithm}, {TEAM: learner}, now, jax.random.fold_in(key, k), clock(), 9)
             windows.append(seen[TEAM])
-        return windows, [look((MEAN_ACTION,), scene, algorithm.spec)[0] for scene in algorithm._scenes(windows[1])]
+        return windows, [gather((MEAN_ACTION,), scene, algorithm.spec)[0] for scene in algorithm._scenes(windows[1])]
 
     (one, two), (scene, end) = call(play, jax.random.key(0))
     first, action = (

@@ -36,7 +36,7 @@ from shoal.engine.play import _rivals
 from shoal.envs import make
 from shoal.learning.exploration import floored
 from shoal.learning.memory import Rollout
-from shoal.learning.normalise import Scale
+from shoal.learning.normalise import ReturnNormaliser
 from shoal.learning.optim import adam, annealed, descend
 from shoal.learning.reduce import moments, shares
 from shoal.nets.distributions import masked
@@ -159,7 +159,7 @@ def test_trap_13_the_critic_remembers_alike_in_targets_losses_and_from_window_to
 
 # -- value normalisation ----------------------------------------------------------------------------------------------
 
-UNIT = Scale(jnp.float32(5.0), jnp.float32(4.0), jnp.float32(1.0))  # mean 5, deviation 2
+UNIT = ReturnNormaliser(jnp.float32(5.0), jnp.float32(4.0), jnp.float32(1.0))  # mean 5, deviation 2
 
 
 @cache
@@ -226,7 +226,7 @@ def test_trap_10_a_value_may_move_no_further_than_its_clip():
 
 
 def test_trap_09_24_a_window_without_any_living_step_leaves_the_value_statistics():
-    update = jax.jit(on_devices(Scale.update))
+    update = jax.jit(on_devices(ReturnNormaliser.update))
     after = update(UNIT, np.full((2, 3, 1), 7.0), np.zeros((2, 3, 1)))
     assert_close((after.mean, after.variance), (UNIT.mean, UNIT.variance), 1e-6)
 
@@ -248,8 +248,8 @@ def test_trap_38_a_variance_beside_a_large_mean(devices):
 
 def test_trap_38_value_statistics_keep_the_deviation_of_far_returns():
     """Over many windows whose means move as well, against the same sums in float64; constant returns have the floor."""
-    update = jax.jit(on_devices(Scale.update))
-    scale, (mean, square, windows) = Scale(jnp.float32(0), jnp.float32(1), jnp.float32(0)), (0.0, 1.0, 0.0)
+    update = jax.jit(on_devices(ReturnNormaliser.update))
+    scale, (mean, square, windows) = ReturnNormaliser(jnp.float32(0), jnp.float32(1), jnp.float32(0)), (0.0, 1.0, 0.0)
     share = np.full(FAR[0].shape, 1 / FAR[0].size, np.float32)
     for k in range(30):
         x = FAR[k % 2] + np.float32(10 * k)

@@ -174,7 +174,7 @@ def test_trap_21_each_agent_replaces_its_own_action_alone(name):
     seen = studied(name, make("test/mortal", n=3))
     scene = lifelike(seen)
     own = np.random.default_rng(0).normal(size=scene.action.shape).astype(np.float32)
-    told = np.asarray(seen.algorithm.instead(scene, own).action)
+    told = np.asarray(seen.algorithm.with_own_actions(scene, own).action)
     alive = np.asarray(scene.view.alive)[..., None]
     if not seen.algorithm.central:
         np.testing.assert_allclose(told, own * alive)
@@ -245,7 +245,10 @@ def ahead(seen: Studied, learner: Any = None, key: int = 0, algorithm: Any = Non
     algorithm = algorithm or seen.algorithm
     rivals = jnp.zeros((*seen.batch.scene.view.first.shape, 0))
     return np.asarray(
-        call(lambda one: algorithm.ahead(one, seen.batch.scene, rivals, jax.random.key(key)), learner or seen.learner)
+        call(
+            lambda one: algorithm.next_values(one, seen.batch.scene, rivals, jax.random.key(key)),
+            learner or seen.learner,
+        )
     )
 
 
@@ -518,7 +521,7 @@ def shapes(name: str, env: Any, team: str = TEAM, **settings: Any) -> tuple:
 
     def whole():
         answers = algorithm.q(seen.learner.params["critic"], algorithm.now(seen.batch, rivals))
-        return answers[0], algorithm.ahead(seen.learner, seen.batch.scene, later, jax.random.key(0))
+        return answers[0], algorithm.next_values(seen.learner, seen.batch.scene, later, jax.random.key(0))
 
     answer, expected = jax.eval_shape(whole)
     return answer.shape, expected.shape

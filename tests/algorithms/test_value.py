@@ -43,8 +43,8 @@ from shoal.errors import ShoalError
 from shoal.learning.exploration import SCHEDULES, epsilon_greedy
 from shoal.learning.memory import Drawn
 from shoal.learning.reduce import AXIS
-from shoal.nets.inputs import look
-from shoal.nets.mixers import Duplex, Free, Monotone
+from shoal.nets.inputs import gather
+from shoal.nets.mixers import Duplex, Monotone, UnrestrictedMixer
 from shoal.store import folder
 
 MIXING = [kind.name for kind in algorithms.VALUE if kind.mixes]
@@ -349,7 +349,7 @@ def test_trap_20_the_best_joint_action_of_a_duplex_mix_is_each_agents_own_best(s
 
 
 def test_a_free_mix_may_fall_with_a_utility():
-    net = Free(np.random.default_rng(0), AGENTS, STATE, 16)
+    net = UnrestrictedMixer(np.random.default_rng(0), AGENTS, STATE, 16)
     q, state = np.random.default_rng(1).normal(size=(2, 1, 200, 4)).astype(np.float32)
     slopes = jax.grad(lambda q: net(q, state).sum())(q[..., :AGENTS])
     assert (slopes < 0).any() and (slopes > 0).any()
@@ -373,7 +373,7 @@ def test_dueling_centres_advantages_over_the_legal_actions():
     q, legal = utilities(seen, seen.learner.params), np.asarray(seen.batch.window.view.legal)
 
     def heads(net, scene):
-        features, _ = net.torso(look(seen.algorithm.sees["actor"], scene, seen.algorithm.spec), None, None)
+        features, _ = net.torso(gather(seen.algorithm.sees["actor"], scene, seen.algorithm.spec), None, None)
         return net.out(features)
 
     out = np.asarray(call(heads, net, seen.batch.scene))

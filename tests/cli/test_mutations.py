@@ -38,7 +38,7 @@ from shoal.config.settings import Settings
 from shoal.engine import loop
 from shoal.envs import check
 from shoal.monitor import film
-from shoal.monitor.console import Display
+from shoal.monitor.console import Console
 from shoal.run import trainer
 from shoal.store import folder as runs
 from shoal.store import player
@@ -128,7 +128,7 @@ def reach(*_: Any, **__: Any) -> Any:
 
 def planned(config: Any, *_: Any, **__: Any) -> Any:
     """`trainer.train` up to its first program."""
-    under_way, path = trainer.Trainer(config, Display(quiet=True)), runs.plan(config)
+    under_way, path = trainer.Trainer(config, Console(quiet=True)), runs.plan(config)
     if zlib.crc32(repr(config).encode(errors="ignore")) % ASKED == 0:
         under_way._introduce(path)
     raise Reached

@@ -78,7 +78,7 @@ def test_the_return_is_shown_on_narrow_screens(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(console, "on_terminal", lambda: True)
-    shown = console.Display()
+    shown = console.Console()
     with shown.training(10_000_000):
         shown.progress(1_234_567, 10_000_000, 12_345.0, {"agent": -12.34})
         time.sleep(0.3)

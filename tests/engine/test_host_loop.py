@@ -22,7 +22,7 @@ from jax import Array
 from places import SUPPORT
 
 import shoal
-from shoal.algorithms import chance
+from shoal.algorithms import random_policy
 from shoal.engine.evaluate import evaluator
 from shoal.engine.host_loop import HostLoop, Stage
 from shoal.engine.loop import Loop
@@ -121,7 +121,7 @@ def test_trap_30_compiled_and_host_engine_learn_the_same(name: str, own: dict, d
 def brittle_loop(games: int, workers: int, window: int = 40, tolerance: int = 10**6, **shares: float) -> HostLoop:
     """Somebody who plays at random on the game that breaks."""
     env = make("brittle:make", **shares)
-    return HostLoop(env, {TEAM: chance(env.teams[TEAM])}, games, window, 10**6, 1, workers, 1.0, tolerance)
+    return HostLoop(env, {TEAM: random_policy(env.teams[TEAM])}, games, window, 10**6, 1, workers, 1.0, tolerance)
 
 
 def expected(game: int, seed: int, steps: int, shares: dict[str, float]) -> tuple[int, int, int, int]:
@@ -285,7 +285,7 @@ def test_a_policy_plays_where_its_environment_is_not_installed(tmp_path: Path, m
 def test_an_evaluation_plays_each_games_share_whatever_breaks(here: None) -> None:
     """Whole episodes only, in the order of games and rounds, the same for the same seed."""
     env = make("brittle:make", raises=0.3, reset=0.1)
-    play = evaluator(env, {TEAM: chance(env.teams[TEAM])}, 37, False)
+    play = evaluator(env, {TEAM: random_policy(env.teams[TEAM])}, 37, False)
     with contextlib.closing(play):
         first, again = (play({TEAM: ()}, 4, clock()) for _ in range(2))
     assert first.length.tolist() == [LENGTH] * 37 and (first.returns[TEAM] == LENGTH).all()
@@ -296,7 +296,7 @@ def test_an_evaluation_plays_each_games_share_whatever_breaks(here: None) -> Non
 def test_short_episodes_are_not_favoured() -> None:
     """Every game plays its share to the end: CartPole's long episodes count as often as its short ones."""
     env = make("gym:CartPole-v1", max_episode_steps=30)
-    play = evaluator(env, {TEAM: chance(env.teams[TEAM])}, 40, False)
+    play = evaluator(env, {TEAM: random_policy(env.teams[TEAM])}, 40, False)
     with contextlib.closing(play):
         played = play({TEAM: ()}, 0, clock())
     assert (played.returns[TEAM][:, 0] == played.length).all() and 10 < played.length.mean() < 30

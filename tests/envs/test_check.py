@@ -15,7 +15,7 @@ from places import SUPPORT
 
 from shoal.cli.main import main
 from shoal.envs import check, make
-from shoal.envs.host.match import Moment
+from shoal.envs.host.match import MatchStep
 from shoal.envs.native.probes import Memory, Story
 
 
@@ -26,7 +26,7 @@ class Wrong(Brittle):
         super().__init__()
         self.rule, self.rng = rule, np.random.default_rng(7)
 
-    def _moment(self) -> Moment:
+    def _moment(self) -> MatchStep:
         moment = super()._moment()
         seen = moment.teams["agent"]
         if self.rule == "seeds":

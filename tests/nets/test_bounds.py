@@ -14,7 +14,7 @@ from gymnasium import spaces
 from helpers import OFF, PATHWISE, TEAM, TINY, build, call, clock, run
 from jax import Array
 
-from shoal.algorithms import chance
+from shoal.algorithms import random_policy
 from shoal.engine.loop import Loop
 from shoal.envs.adapters.spaces import action_space, writer
 from shoal.envs.adapters.to_pettingzoo import _done
@@ -60,7 +60,7 @@ def test_trap_37_a_dimension_without_width_is_held_and_every_agent_has_its_own_b
 
 def test_trap_37_chance_draws_anywhere_within_each_agents_own_bounds():
     _, view = GAME.reset(jax.random.key(0), 4000)
-    action = np.asarray(chance(SPEC).act((), jax.random.key(1), view[TEAM], (), clock(), False).action)
+    action = np.asarray(random_policy(SPEC).act((), jax.random.key(1), view[TEAM], (), clock(), False).action)
     unit = np.asarray(as_input(action, SPEC))
     np.testing.assert_allclose(unit[..., 0].std(0), 3**-0.5, atol=0.02)
     assert np.abs(unit).max() <= 1.0 + 1e-5 and (action[..., 1] == 0.5).all()

@@ -17,7 +17,7 @@ from shoal.algorithms.networked import NetConfig
 from shoal.engine.evaluate import Evaluator
 from shoal.engine.loop import Loop
 from shoal.errors import ShoalError
-from shoal.nets.conv import Cnn, Conv, Eye
+from shoal.nets.conv import Cnn, Conv, ConvEncoder
 from shoal.nets.gru import Gru
 from shoal.nets.mlp import Mlp, Style
 from shoal.store.player import _view
@@ -35,7 +35,7 @@ def loop(name: str, **settings: Any) -> Loop:
 def torso(kind: type, owner: tuple[int, ...] = (0, 0), pixels=(SIDE, SIDE, DEPTH), others: int = 3) -> Cnn:
     """Convolutions before a torso, its image between two other parts."""
     rng = np.random.default_rng(0)
-    eye = Eye(rng, owner, pixels, (4, 5), "tanh")
+    eye = ConvEncoder(rng, owner, pixels, (4, 5), "tanh")
     return Cnn(eye, kind(rng, owner, eye.size + others, 8, 2, Style("tanh", False)), at=1)
 
 
@@ -86,9 +86,9 @@ def test_any_size_of_image_is_read(pixels):
 def test_bytes_are_scaled_once_and_may_come_as_floats():
     """A white pixel is 1, whether the eye has convolutions or none; who plays from outside may send floats."""
     white = jnp.full((1, 1, 1, 12), 255, jnp.uint8)
-    flat = Eye(np.random.default_rng(0), (0,), (2, 2, 3), (), "tanh")
+    flat = ConvEncoder(np.random.default_rng(0), (0,), (2, 2, 3), (), "tanh")
     assert flat.size == 12 and (flat(white) == 1.0).all()
-    eye = Eye(np.random.default_rng(0), (0,), (2, 2, 3), (4,), "tanh")
+    eye = ConvEncoder(np.random.default_rng(0), (0,), (2, 2, 3), (4,), "tanh")
     np.testing.assert_allclose(eye(white)[0, 0, 0], np.tanh(eye.convs[0].dense.weight[0].sum(0)), rtol=1e-5)
     assert (eye(white.astype(jnp.float32)) == eye(white)).all()
 
@@ -182,7 +182,11 @@ def test_training_stays_finite_and_reaches_every_convolution(name, kind, sharing
     learner = state.learners[TEAM]
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((learner, metrics)))
     moments = [opt[1].mu for opt in learner.opt.values()]
-    eyes = [net for net in jax.tree.leaves(moments, is_leaf=lambda x: isinstance(x, Eye)) if isinstance(net, Eye)]
+    eyes = [
+        net
+        for net in jax.tree.leaves(moments, is_leaf=lambda x: isinstance(x, ConvEncoder))
+        if isinstance(net, ConvEncoder)
+    ]
     assert eyes and all((np.asarray(leaf) != 0).any() for leaf in jax.tree.leaves(eyes))
 
 

@@ -24,7 +24,7 @@ from shoal.config.settings import Settings
 from shoal.engine.episodes import Episodes
 from shoal.engine.loop import Metrics
 from shoal.errors import ShoalError
-from shoal.monitor.console import Display
+from shoal.monitor.console import Console
 from shoal.monitor.metrics import Diverged, opposed
 from shoal.monitor.sinks import Log
 from shoal.run import trainer
@@ -293,7 +293,7 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path):
         {},
         {k: TINY[k] for k in ("steps", "games", "window")} | {"out": str(tmp_path)},
     )
-    under_way = trainer.Trainer(config, Display(quiet=True))
+    under_way = trainer.Trainer(config, Console(quiet=True))
     path = folder.plan(config)
     folder.create(path, config)
     metrics = Metrics(

@@ -18,14 +18,14 @@ from helpers import bits
 import shoal
 from shoal.cli.main import main
 from shoal.errors import ShoalError
-from shoal.monitor.console import Display
+from shoal.monitor.console import Console
 from shoal.run.trainer import Trainer
 from shoal.store import checkpoint, folder
 
 
 def state_of(run: Path) -> tuple[list[bytes], dict]:
     """The last checkpoint, to the bit."""
-    loop = Trainer(folder.config_of(run), Display(quiet=True)).loop
+    loop = Trainer(folder.config_of(run), Console(quiet=True)).loop
     state, about, wrong = checkpoint.newest(run, loop.template(0))
     assert not wrong
     return bits(state), about
@@ -77,7 +77,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_500_damaged_checkpoints_are_refused_and_the_one_before_is_used(trained: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(trained, run)
-    loop = Trainer(folder.config_of(run), Display(quiet=True)).loop
+    loop = Trainer(folder.config_of(run), Console(quiet=True)).loop
     like = loop.template(0)
     last, before, *_ = checkpoint.places(run)
     good = {path: path.read_bytes() for path in last.iterdir()}
@@ -128,8 +128,8 @@ def test_a_disk_that_fills_up_loses_nothing_that_was_saved(trained: Path, tmp_pa
 
 def test_two_processes_do_not_train_one_run(trained: Path) -> None:
     with (
-        folder.held(trained),
+        folder.locked(trained),
         pytest.raises(ShoalError, match="is being trained by another process"),
-        folder.held(trained),
+        folder.locked(trained),
     ):
         pass

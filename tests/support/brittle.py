@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from shoal.envs.host.match import Glance, Moment
+from shoal.envs.host.match import MatchStep, TeamStep
 from shoal.types import Discrete, Spec
 
 LENGTH, AGENTS = 6, 2
@@ -36,7 +36,7 @@ class Brittle:
         spec = Spec(("agent_0", "agent_1"), obs=3, state=6, action=Discrete(2), joined=True)
         self.teams = {"agent": spec}
 
-    def reset(self, seed: int) -> Moment:
+    def reset(self, seed: int) -> MatchStep:
         self.fate, self.at = fate(seed, self.shares)
         self.step_number = 0
         time.sleep(self.slow)
@@ -48,7 +48,7 @@ class Brittle:
             raise ValueError("cannot be reset")
         return self._moment()
 
-    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+    def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         assert actions["agent"].shape == (AGENTS,)
         self.step_number += 1
         if self.step_number == self.at and self.fate != "well":
@@ -61,34 +61,34 @@ class Brittle:
     def close(self) -> None:
         pass
 
-    def _moment(self) -> Moment:
+    def _moment(self) -> MatchStep:
         obs = np.full((AGENTS, 3), self.step_number, np.float32)
         ones = np.ones(AGENTS, np.float32)
-        seen = Glance(obs, np.ones((AGENTS, 2), bool), np.ones(AGENTS, bool), ones * (self.step_number > 0), ones)
-        return Moment({"agent": seen}, obs.reshape(-1), self.step_number == LENGTH)
+        seen = TeamStep(obs, np.ones((AGENTS, 2), bool), np.ones(AGENTS, bool), ones * (self.step_number > 0), ones)
+        return MatchStep({"agent": seen}, obs.reshape(-1), self.step_number == LENGTH)
 
-    def _raises(self) -> Moment:
+    def _raises(self) -> MatchStep:
         raise RuntimeError("the environment fell over")
 
-    def _nan(self) -> Moment:
+    def _nan(self) -> MatchStep:
         moment = self._moment()
         moment.teams["agent"].reward[0] = np.nan
         return moment
 
-    def _shape(self) -> Moment:
+    def _shape(self) -> MatchStep:
         moment = self._moment()
         return moment._replace(teams={"agent": moment.teams["agent"]._replace(obs=np.zeros((AGENTS, 4), np.float32))})
 
-    def _illegal(self) -> Moment:
+    def _illegal(self) -> MatchStep:
         moment = self._moment()
         moment.teams["agent"].legal[1] = False
         return moment
 
-    def _hangs(self) -> Moment:
+    def _hangs(self) -> MatchStep:
         time.sleep(1000)
         raise AssertionError
 
-    def _killed(self) -> Moment:
+    def _killed(self) -> MatchStep:
         os.kill(os.getpid(), 9)
         raise AssertionError
 

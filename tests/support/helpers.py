@@ -15,9 +15,9 @@ from jax.sharding import Mesh, PartitionSpec
 from places import ROOT
 
 from shoal import algorithms
-from shoal.algorithms import chance, find
+from shoal.algorithms import find, random_policy
 from shoal.algorithms.off_policy import Batch, Learner
-from shoal.algorithms.on_policy import Policy
+from shoal.algorithms.on_policy import OnPolicy
 from shoal.engine.loop import Loop, Metrics
 from shoal.engine.play import Play, collect
 from shoal.envs import Env, make
@@ -99,7 +99,7 @@ class Probe(NamedTuple):
     seen: Seen
 
 
-def _spy(algorithm: Policy, learner: Any, memory: Rollout, key: Array, clock: Clock) -> tuple[Any, Any, dict]:
+def _spy(algorithm: OnPolicy, learner: Any, memory: Rollout, key: Array, clock: Clock) -> tuple[Any, Any, dict]:
     """`learn`, with all it saw among its metrics."""
     assert memory.window is not None
     scene, _ = algorithm._scenes(memory.window)
@@ -173,7 +173,7 @@ def studied(
     """4 games of so many windows of 10 steps, all kept; `watch(algorithm, learner, view, carry)` sees every act."""
     env = env or mortal()
     algorithm = build(name, env, team, **(TINY | OFF | settings))
-    players = {other: algorithm if other == team else chance(spec) for other, spec in env.teams.items()}
+    players = {other: algorithm if other == team else random_policy(spec) for other, spec in env.teams.items()}
     if watch:
         algorithm.act = partial(_watched, watch, algorithm)
 

@@ -188,7 +188,7 @@ def test_only_what_never_was_trained_is_begun_anew(tmp_path: Path) -> None:
         assert processes.command(job) == anew and not job.path.exists()
     job.path.mkdir()
     (job.path / runs.CONFIG).touch()
-    with runs.held(job.path), pytest.raises(ShoalError, match="is being trained by another process"):
+    with runs.locked(job.path), pytest.raises(ShoalError, match="is being trained by another process"):
         processes.command(job)
     (job.path / runs.POLICY).mkdir()
     with pytest.raises(ShoalError, match="is in the way"):

@@ -19,9 +19,9 @@ from .masac import MASAC
 from .matd3 import MATD3
 from .mfac import MFAC
 from .mfq import MFQ
-from .opponents.frozen import Frozen, unlike
+from .opponents.frozen import Frozen, why_incompatible
 from .opponents.random import Random
-from .opponents.self_play import Past
+from .opponents.self_play import SelfPlay
 from .ppo import PPO
 from .qmix import QMIX
 from .qplex import QPLEX
@@ -36,7 +36,7 @@ POLICY = (A2C, MAA2C, PPO, MAPPO, COMA, MFAC, VDAC)
 VALUE = (DQN, VDN, QMIX, CWQMIX, OWQMIX, QPLEX, QTRAN, MFQ)
 PATHWISE = (DDPG, MADDPG, TD3, MATD3, SAC, MASAC)
 FIXED = (Random, Frozen)  # play as they are
-ALGORITHMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (*POLICY, *VALUE, *PATHWISE, *FIXED, Past)}
+ALGORITHMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (*POLICY, *VALUE, *PATHWISE, *FIXED, SelfPlay)}
 ALIASES = {"ia2c": "a2c", "ippo": "ppo", "iql": "dqn"}  # the same object with several agents
 
 
@@ -49,7 +49,7 @@ def find(name: str) -> type[Algorithm]:
     return kind
 
 
-def chosen(word: str) -> tuple[type[Algorithm], dict[str, Any]]:
+def parse_algorithm(word: str) -> tuple[type[Algorithm], dict[str, Any]]:
     """`name` or `name:argument`: the algorithm, and its first option if that is the argument."""
     name, colon, argument = word.partition(":")
     kind = find(name)
@@ -61,9 +61,18 @@ def chosen(word: str) -> tuple[type[Algorithm], dict[str, Any]]:
     return kind, {first.name: argument}
 
 
-def chance(spec: Spec) -> Algorithm:
+def random_policy(spec: Spec) -> Algorithm:
     """Who plays at random: the level to compare with."""
     return Random(Random.Config(), spec)
 
 
-__all__ = ["ALGORITHMS", "ALIASES", "FIXED", "Algorithm", "chance", "chosen", "find", "unlike"]
+__all__ = [
+    "ALGORITHMS",
+    "ALIASES",
+    "FIXED",
+    "Algorithm",
+    "find",
+    "parse_algorithm",
+    "random_policy",
+    "why_incompatible",
+]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .on_policy import Policy, PolicyConfig
+from .on_policy import OnPolicy, OnPolicyConfig
 
 
-class A2C(Policy):
+class A2C(OnPolicy):
     """−log π · A, each agent with a critic on its own observation."""
 
     name = "a2c"
-    Config = PolicyConfig
+    Config = OnPolicyConfig

@@ -20,11 +20,11 @@ from ..nets.layers import Dense, Rng
 from ..nets.mlp import Parts
 from ..types import Clock, Discrete
 from .base import Metrics, fraction, not_negative, positive
-from .on_policy import Actor, Batch, Critic, Learner, Policy, PolicyConfig
+from .on_policy import Actor, Batch, Critic, Learner, OnPolicy, OnPolicyConfig
 
 
 @dataclass(frozen=True)
-class COMAConfig(PolicyConfig):
+class COMAConfig(OnPolicyConfig):
     """COMA's own settings beside the family's."""
 
     lam: float = 0.8
@@ -72,7 +72,7 @@ class Duel(eqx.Module):
         return value + advantage - advantage.mean(-1, keepdims=True), carry
 
 
-class COMA(Policy):
+class COMA(OnPolicy):
     """One critic over an agent's own actions, given the others'; its policy's expectation is the baseline (eq. 4)."""
 
     name = "coma"

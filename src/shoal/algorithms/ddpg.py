@@ -87,7 +87,7 @@ class DDPG(Pathwise):
         noise = {"noise": self.noise(clock)} if isinstance(self.spec.action, Box) else {}
         return learner, metrics | noise | {"epsilon": jnp.float32(self.config.epsilon)}, wrong
 
-    def ahead(self, learner: Learner, scene: Scene, rivals: Array | None, key: Array) -> Array:
+    def next_values(self, learner: Learner, scene: Scene, rivals: Array | None, key: Array) -> Array:
         """Of the target policies' best actions, smoothed if asked to."""
         actor = learner.target["actor"]
         policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))
@@ -98,13 +98,13 @@ class DDPG(Pathwise):
         scene = scene._replace(action=self.acted(action, scene.view), rivals=rivals)
         return jnp.stack(self.q(learner.target["critic"], scene)).min(0)[..., 0]
 
-    def climb(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics]:
+    def actor_step(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics]:
         """Every `delay` steps."""
         if self.config.delay == 1:
-            return super().climb(learner, batch, key, clock)
+            return super().actor_step(learner, batch, key, clock)
         turn = (learner.updates + 1) % self.config.delay == 0
-        climb = super().climb
-        learner, metrics = jax.lax.cond(turn, climb, partial(_stay, climb), learner, batch, key, clock)
+        step = super().actor_step
+        learner, metrics = jax.lax.cond(turn, step, partial(_stay, step), learner, batch, key, clock)
         # Zero at the steps between: the mean over all steps is then that over the actor's own.
         return learner, {name: value * self.config.delay for name, value in metrics.items()}
 
@@ -115,7 +115,7 @@ class DDPG(Pathwise):
         scene, actor, weight = self.now(batch, batch.window.rivals), params["actor"], batch.actor_weight
         policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))
         own = policy.relaxed(key, self.config.temperature)
-        q = self.q(learner.params["critic"][:1], self.instead(scene, own))[0][..., 0]
+        q = self.q(learner.params["critic"][:1], self.with_own_actions(scene, own))[0][..., 0]
         loss = -(q * weight).sum()
         penalty = (self.saturation(policy) * weight).sum()
         return loss + self.config.penalty * penalty, ({"actor_loss": loss, "saturation": penalty}, jnp.zeros(()))
@@ -126,6 +126,6 @@ class DDPG(Pathwise):
         return (out**2 * used).sum(-1) / jnp.maximum(used.sum(-1), 1)
 
 
-def _stay(climb: Any, learner: Learner, *rest: Any) -> tuple[Learner, Metrics]:
+def _stay(step: Any, learner: Learner, *rest: Any) -> tuple[Learner, Metrics]:
     """Not the actor's turn."""
-    return learner, zeros(climb, learner, *rest)
+    return learner, zeros(step, learner, *rest)

@@ -7,11 +7,11 @@ from typing import Literal
 
 from ..nets.inputs import ID, STATE
 from .a2c import A2C
-from .on_policy import PolicyConfig
+from .on_policy import OnPolicyConfig
 
 
 @dataclass(frozen=True)
-class MAA2CConfig(PolicyConfig):
+class MAA2CConfig(OnPolicyConfig):
     """A2C's settings; the reward is the team's."""
 
     reward: Literal["own", "mean", "sum"] = "mean"

@@ -11,8 +11,8 @@ from jax import Array
 
 from ..errors import ShoalError
 from ..learning.returns import counted
-from ..nets.conv import Cnn, Eye
-from ..nets.inputs import ID, LAST_ACTION, MEAN_ACTION, OBS, STATE, Scene, See, as_input, width
+from ..nets.conv import Cnn, ConvEncoder
+from ..nets.inputs import ID, LAST_ACTION, MEAN_ACTION, OBS, STATE, InputPart, Scene, as_input, width
 from ..nets.layers import Rng, owners
 from ..nets.mlp import Style
 from ..nets.torsos import TORSOS
@@ -86,7 +86,7 @@ class Networked(Algorithm):
         self.alike = len(set(self.owner)) < spec.n  # some agents have the same parameters
         self.told_apart = config.agent_id and self.alike
         seen = (OBS, *((LAST_ACTION,) if config.last_action else ()), *((ID,) if self.told_apart else ()))
-        self.sees: dict[str, tuple[See, ...]] = {"actor": seen}  # by part of the learner
+        self.sees: dict[str, tuple[InputPart, ...]] = {"actor": seen}  # by part of the learner
 
     @property
     def sees_state(self) -> bool:
@@ -115,12 +115,12 @@ class Networked(Algorithm):
         c, sees, owner = self.config, self.sees[part], owner or self.owner
         ins, eye = width(sees, self.spec) + more, None
         if self.spec.pixels and OBS in sees:
-            eye = Eye(rng, owner, self.spec.pixels, convolutions(c.channels), c.activation)
+            eye = ConvEncoder(rng, owner, self.spec.pixels, convolutions(c.channels), c.activation)
             ins += eye.size - self.spec.obs
         inner = TORSOS[kind or c.torso](rng, owner, ins, c.hidden, c.layers, Style(c.activation, c.layer_norm))
         return Cnn(eye, inner, sees.index(OBS)) if eye else inner
 
-    def opening(self, torso: Any, games: int) -> Carry:
+    def initial_carry(self, torso: Any, games: int) -> Carry:
         """What an agent with that torso remembers before its first view."""
         last = self.spec.action.size if self.keeps_last else 0
         return Carry(torso.carry(games, self.spec.n), jnp.zeros((games, self.spec.n, last)))
@@ -133,7 +133,7 @@ class Networked(Algorithm):
         """A view as nets see it: who was cut short alone is there once more, for the sake of its value."""
         return view._replace(alive=counted(view, self.config.reward)) if self.spec.leaves else view
 
-    def carried(self, hidden: Array, action: Array, carry: Carry) -> Carry:
+    def next_carry(self, hidden: Array, action: Array, carry: Carry) -> Carry:
         """What is remembered after an action."""
         return Carry(hidden, as_input(action, self.spec) if self.keeps_last else carry.last)
 
@@ -141,7 +141,7 @@ class Networked(Algorithm):
         """`[…,N,A]` an action as critics read it: an agent that is not there does nothing."""
         return action * view.alive[..., None]
 
-    def led(self, view: View, action: Array, before: Array) -> Array:
+    def previous_actions(self, view: View, action: Array, before: Array) -> Array:
         """`[T,B,N,A]` the action before each of these instants: `before` the first of them, then `action`."""
         if not self.keeps_last:
             return jnp.zeros((*view.alive.shape, 0))

@@ -14,7 +14,7 @@ from ..errors import ShoalError
 from ..learning.memory import Drawn, Replay, empty
 from ..learning.optim import adam, annealed, descend, follow
 from ..learning.reduce import AXIS, largest, shares, total
-from ..learning.returns import advantages, left, n_step, pool, settle, stakes
+from ..learning.returns import advantages, learning_weight, left, n_step, pool, settle
 from ..nets.inputs import RIVALS_ACTION, Scene, as_input
 from ..nets.layers import Rng
 from ..types import Clock, Fit, Share, Spec, Window
@@ -23,7 +23,7 @@ from .networked import NetConfig, Networked
 
 
 @dataclass(frozen=True)
-class ReplayConfig(NetConfig):
+class OffPolicyConfig(NetConfig):
     """Settings every algorithm with a replay has."""
 
     lr: float = 1e-3
@@ -89,15 +89,15 @@ class Batch(NamedTuple):
     rivals_after: Array  # [B,M]
 
 
-class Replayed(Networked):
+class OffPolicy(Networked):
     """The base. A family says how to improve a learner by one batch."""
 
-    def __init__(self, config: ReplayConfig, spec: Spec):
+    def __init__(self, config: OffPolicyConfig, spec: Spec):
         super().__init__(config, spec)
         self.tx = adam(config.max_grad_norm)
 
     @classmethod
-    def suited(cls, config: ReplayConfig, share: Share) -> list[Fit]:
+    def suited(cls, config: OffPolicyConfig, share: Share) -> list[Fit]:
         c, fits = config, []
         if c.batch % share.devices:
             batch = -(-c.batch // share.devices) * share.devices
@@ -130,7 +130,7 @@ class Replayed(Networked):
         return {"reward": c.reward, "updates_per_step": c.updates * c.batch * c.length / fresh}
 
     @staticmethod
-    def _slots(config: ReplayConfig, share: Share) -> int:
+    def _slots(config: OffPolicyConfig, share: Share) -> int:
         """Instants of each game: whole windows, so that writing one never wraps around."""
         return share.window * -(-config.capacity // (share.games * share.devices * share.window))
 
@@ -208,13 +208,13 @@ class Replayed(Networked):
         reward, discount = pool(window.reward, window.discount, c.reward)
         opened = jnp.cumsum(window.view.first[:-1], axis=0) > 0
         warm = opened | (jnp.arange(c.length) >= (c.burn_in if self.recurrent else 0))[:, None]
-        last = self.led(window.view, window.action, as_input(drawn.before, self.spec))
+        last = self.previous_actions(window.view, window.action, as_input(drawn.before, self.spec))
         return Batch(
             window,
             Scene(self.seen(window.view), last),
             reward,
             discount,
-            shares(stakes(window, c.reward) * warm[..., None]),
+            shares(learning_weight(window, c.reward) * warm[..., None]),
             shares(window.weight * warm[..., None]),
             drawn.importance,
             drawn.rivals_after,

@@ -17,12 +17,12 @@ from jax import Array
 
 from ..errors import ShoalError
 from ..learning.memory import Rollout
-from ..learning.normalise import Scale
+from ..learning.normalise import ReturnNormaliser
 from ..learning.optim import adam, annealed, descend
 from ..learning.reduce import moments, shares, total
-from ..learning.returns import advantages, left, pool, settle, stakes
+from ..learning.returns import advantages, learning_weight, left, pool, settle
 from ..nets.heads import policy_head
-from ..nets.inputs import ID, OBS, STATE, Scene, See, as_input, look
+from ..nets.inputs import ID, OBS, STATE, InputPart, Scene, as_input, gather
 from ..nets.layers import Dense, Rng
 from ..nets.mlp import Parts
 from ..types import Clock, Decision, Fit, Share, Spec, View, Window
@@ -31,7 +31,7 @@ from .networked import Carry, NetConfig, Networked
 
 
 @dataclass(frozen=True)
-class PolicyConfig(NetConfig):
+class OnPolicyConfig(NetConfig):
     """Settings every member of the family has."""
 
     critic_lr: float = 0.0
@@ -78,7 +78,7 @@ class Critic(eqx.Module):
         return self.out(features), carry
 
 
-class Passed(eqx.Module):
+class IdentityTorso(eqx.Module):
     """The torso of a critic that reads the actor's features: hands its one part on."""
 
     def carry(self, games: int, rows: int) -> Array:
@@ -99,7 +99,7 @@ class Learner(NamedTuple):
     params: dict[str, Any]  # actor, critic
     target: Any  # a critic that follows, where the member keeps one
     opt: dict[str, Any]
-    scale: Scale
+    scale: ReturnNormaliser
 
 
 class Batch(NamedTuple):
@@ -116,14 +116,14 @@ class Batch(NamedTuple):
     critic_carry: Array  # [1,B,N or 1,H]
 
 
-class Policy(Networked):
+class OnPolicy(Networked):
     """The family. Members override `critic_sees`, `regress` and `losses`."""
 
-    critic_sees: ClassVar[tuple[See, ...]] = (OBS, ID)
+    critic_sees: ClassVar[tuple[InputPart, ...]] = (OBS, ID)
     epochs: ClassVar[tuple[str, ...]] = ("epochs",)  # settings that count passes over a window
     minibatches: ClassVar[tuple[str, ...]] = ("minibatches",)  # and those that split a pass
 
-    def __init__(self, config: PolicyConfig, spec: Spec):
+    def __init__(self, config: OnPolicyConfig, spec: Spec):
         super().__init__(config, spec)
         own, central = config.reward == "own", STATE in self.critic_sees
         needed = self.alike and own and central  # one state, but a value for each, whatever the actor is shown
@@ -135,14 +135,14 @@ class Policy(Networked):
         self.tx = adam(config.max_grad_norm)
 
     @classmethod
-    def _rows(cls, config: PolicyConfig, share: Share) -> tuple[int, str]:
+    def _rows(cls, config: OnPolicyConfig, share: Share) -> tuple[int, str]:
         """What minibatches split, and what that is."""
         if config.torso != "mlp":
             return share.games, "games"
         return share.games * share.window, "rows (games x window)"
 
     @classmethod
-    def suited(cls, config: PolicyConfig, share: Share) -> list[Fit]:
+    def suited(cls, config: OnPolicyConfig, share: Share) -> list[Fit]:
         rows, what = cls._rows(config, share)
         counts = {option: getattr(config, option) for option in cls.minibatches}
         to = f"{rows:,} {what} on each device"
@@ -171,11 +171,11 @@ class Policy(Networked):
         actor = Actor(self.torso(rng, "actor"), policy_head(rng, self.owner, c.hidden, self.spec, c.squash))
         params = {"actor": actor, "critic": self.init_critic(rng)}
         opt = {part: self.tx.init(net) for part, net in params.items()}
-        scale = Scale(jnp.zeros(()), jnp.ones(()), jnp.zeros(()))
+        scale = ReturnNormaliser(jnp.zeros(()), jnp.ones(()), jnp.zeros(()))
         return Learner(params, self.init_target(params["critic"]), opt, scale)
 
     def init_critic(self, rng: Rng) -> Any:
-        torso = Passed() if self.config.share_torso else self.torso(rng, "critic")
+        torso = IdentityTorso() if self.config.share_torso else self.torso(rng, "critic")
         return Critic(torso, Dense(rng, self.owner, self.config.hidden, 1, gain=1.0))
 
     def init_target(self, critic: Any) -> Any:
@@ -184,17 +184,17 @@ class Policy(Networked):
     # -- acting -------------------------------------------------------------------------------------------------
 
     def carry(self, learner: Learner, games: int) -> Carry:
-        return self.opening(learner.params["actor"].torso, games)
+        return self.initial_carry(learner.params["actor"].torso, games)
 
     def act(self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool) -> Decision:
         dist, _, hidden = self.policy(learner.params["actor"], self.scene(view, carry), carry.hidden, clock)
         raw = dist.mode() if greedy else dist.sample(key)
         log_prob, action = dist.log_prob(raw)[0], dist.action(raw)[0]
-        return Decision(action, self.carried(hidden, action, carry), Record(raw[0], log_prob))
+        return Decision(action, self.next_carry(hidden, action, carry), Record(raw[0], log_prob))
 
     def policy(self, actor: Actor, scene: Scene, carry: Array, clock: Clock) -> tuple[Any, Array, Array]:
         """The acting policy at every instant of a scene, its torso's features, its carry after them."""
-        return actor(look(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal)
+        return actor(gather(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal)
 
     # -- learning -----------------------------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class Policy(Networked):
             reward, discount = settle(reward, discount, values, left(window.view, c.reward))
         adv = advantages(reward, discount, values, window.valid, c.gamma, c.lam)
         target, value, weight = adv + values[:-1], self.unit(learner, values[:-1]), window.weight
-        critic_weight = stakes(window, c.reward)
+        critic_weight = learning_weight(window, c.reward)
         if c.normalise_value:
             learner = learner._replace(scale=learner.scale.update(target, shares(critic_weight)))
         if c.normalise_advantage:
@@ -257,7 +257,7 @@ class Policy(Networked):
 
     def _scenes(self, window: Window) -> tuple[Scene, Scene]:
         """Instants 0…T-1 with their actions, and instant T alone."""
-        last = self.led(window.view, window.action, window.carry.last[None])
+        last = self.previous_actions(window.view, window.action, window.carry.last[None])
         whole = Scene(self.seen(window.view), last)
         scene, acting = jax.tree.map(lambda x: x[:-1], (whole, window.view))
         scene = scene._replace(action=self.acted(as_input(window.action, self.spec), acting))
@@ -281,7 +281,7 @@ class Policy(Networked):
         """The critic's outputs at every instant of a scene, `[T,B,N or 1,…]`; `features` are the actor's."""
         if self.config.share_torso and features is not None:
             return critic((features,), carry, scene.view.first)
-        return critic(look(self.sees["critic"], scene, self.spec), carry, scene.view.first)
+        return critic(gather(self.sees["critic"], scene, self.spec), carry, scene.view.first)
 
     def _update(
         self, losses: Callable, parts: tuple[str, ...], batch: Batch, clock: Clock, learner: Learner, rows: Array

@@ -15,17 +15,17 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..errors import ShoalError
-from ..nets.inputs import ACTION, ID, JOINT_ACTION, OBS, RIVALS_ACTION, STATE, Scene, as_action, as_input, look, width
+from ..nets.inputs import ACTION, ID, JOINT_ACTION, OBS, RIVALS_ACTION, STATE, Scene, as_action, as_input, gather, width
 from ..nets.layers import Dense, Rng, owners
 from ..nets.mlp import Mlp, Parts, Style
 from ..types import Clock, Decision, Spec, View
 from .base import Metrics, not_negative
 from .networked import Carry
-from .off_policy import Batch, Learner, ReplayConfig, Replayed, gradients, surprise
+from .off_policy import Batch, Learner, OffPolicy, OffPolicyConfig, gradients, surprise
 
 
 @dataclass(frozen=True)
-class PathwiseConfig(ReplayConfig):
+class PathwiseConfig(OffPolicyConfig):
     """Settings every member of the family has."""
 
     critic_lr: float = 0.0
@@ -65,8 +65,8 @@ class Critic(eqx.Module):
         return self.out(features)
 
 
-class Pathwise(Replayed):
-    """The family. Members give `head`, `ahead` and `actor_loss`, and `bonus` where acting itself is worth something."""
+class Pathwise(OffPolicy):
+    """The family. Members give `head`, `next_values`, `actor_loss`, and `bonus` where acting itself earns."""
 
     central: ClassVar[bool] = False  # critics see the state and every agent's action
 
@@ -123,17 +123,17 @@ class Pathwise(Replayed):
     # -- acting -------------------------------------------------------------------------------------------------
 
     def carry(self, learner: Learner, games: int) -> Carry:
-        return self.opening(learner.params["actor"].torso, games)
+        return self.initial_carry(learner.params["actor"].torso, games)
 
     def act(self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool) -> Decision:
         policy, hidden = self.policy(learner.params["actor"], self.scene(view, carry), carry.hidden)
         unit = (self.greedy(policy) if greedy else self.explore(policy, key, view.legal, clock))[0]
         action = as_action(unit, self.spec)
-        return Decision(action, self.carried(hidden, action, carry), ())
+        return Decision(action, self.next_carry(hidden, action, carry), ())
 
     def policy(self, actor: Actor, scene: Scene, carry: Array) -> tuple[Any, Array]:
         """The policy at every instant of a scene, and the carry after them."""
-        return actor(look(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal)
+        return actor(gather(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal)
 
     def greedy(self, policy: Any) -> Array:
         """`[T,B,N,A]` what it thinks best, as nets read it."""
@@ -151,10 +151,10 @@ class Pathwise(Replayed):
         parts = {"critic": learner.params["critic"]}
         grads, metrics, wrong = gradients(self.critic_loss, parts, learner, batch, key_critic)
         learner, norms = self.descended(learner, ("critic",), grads, clock)
-        learner, more = self.climb(learner, batch, key_actor, clock)
+        learner, more = self.actor_step(learner, batch, key_actor, clock)
         return self.followed(learner), metrics | norms | more, wrong
 
-    def climb(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics]:
+    def actor_step(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics]:
         """The actor's step, with every other part but the critic."""
         parts = {part: net for part, net in learner.params.items() if part != "critic"}
         grads, metrics, _ = gradients(self.actor_loss, parts, learner, batch, key)
@@ -178,18 +178,18 @@ class Pathwise(Replayed):
         The first does not: its action is given. Nor does the last instant, whose value has it already.
         """
         rivals = jnp.concatenate([batch.window.rivals, batch.rivals_after[None]]) if self.sees_rivals else None
-        values = self.ahead(learner, batch.scene, rivals, key)
+        values = self.next_values(learner, batch.scene, rivals, key)
         if self.config.n_step == 1 and not self.config.lam:  # no step between
             return self.targets(batch, values)
         bonus = self.bonus(learner, batch.scene, key)[:-1]
         return self.targets(batch._replace(reward=batch.reward + bonus), values) - bonus
 
-    def ahead(self, learner: Learner, scene: Scene, rivals: Array | None, key: Array) -> Array:
+    def next_values(self, learner: Learner, scene: Scene, rivals: Array | None, key: Array) -> Array:
         """`[T+1,B,N or 1]` what the target critics expect of every instant, each agent acting on its policy."""
         raise NotImplementedError
 
     def bonus(self, learner: Learner, scene: Scene, key: Array) -> Array:
-        """`[T+1,B,N or 1]` what acting earns at every instant beside the reward, counted in `ahead`: nothing."""
+        """`[T+1,B,N or 1]` what acting earns at every instant beside the reward, counted in `next_values`: nothing."""
         return jnp.zeros((*scene.view.first.shape, 1))
 
     def actor_loss(
@@ -209,10 +209,10 @@ class Pathwise(Replayed):
 
     def q(self, critics: tuple[Critic, ...], scene: Scene) -> list[Array]:
         """`[T,B,N or 1,outs]` of each critic."""
-        seen, actions = (look(self.sees[part], scene, self.spec) for part in ("critic", "action"))
+        seen, actions = (gather(self.sees[part], scene, self.spec) for part in ("critic", "action"))
         return [critic(seen, actions, scene.view.first) for critic in critics]
 
-    def instead(self, scene: Scene, own: Array) -> Scene:
+    def with_own_actions(self, scene: Scene, own: Array) -> Scene:
         """A scene in which each agent, in its own eyes, does `own [T,B,N,A]` while the others do as they did."""
         own = self.acted(own, scene.view)
         if not self.central:

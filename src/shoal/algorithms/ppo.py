@@ -9,11 +9,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from .base import Metrics
-from .on_policy import Batch, Learner, Policy, PolicyConfig
+from .on_policy import Batch, Learner, OnPolicy, OnPolicyConfig
 
 
 @dataclass(frozen=True)
-class PPOConfig(PolicyConfig):
+class PPOConfig(OnPolicyConfig):
     """PPO's own settings beside the family's."""
 
     epochs: int = 4
@@ -26,7 +26,7 @@ class PPOConfig(PolicyConfig):
     """How far a value may move in one window, in the critic's unit; 0 lets it move freely."""
 
 
-class PPO(Policy):
+class PPO(OnPolicy):
     """A clipped ratio of new to acting probabilities in place of log π (eq. 7)."""
 
     name = "ppo"

@@ -94,7 +94,7 @@ class SAC(Pathwise):
         outs = super().q(critics, scene)
         return [duel(out, scene.view.legal) for out in outs] if self.discrete else outs
 
-    def ahead(self, learner: Learner, scene: Scene, rivals: Array | None, key: Array) -> Array:
+    def next_values(self, learner: Learner, scene: Scene, rivals: Array | None, key: Array) -> Array:
         """min Q + α·entropy of the present policies."""
         policy, raw = self.drawn(learner, scene, key)
         bonus = self.bonus(learner, scene, key)
@@ -132,7 +132,7 @@ class SAC(Pathwise):
             entropy, aim = policy.entropy(), self.config.entropy * jnp.log(scene.view.legal.sum(-1).clip(1))
         else:
             raw = policy.sample(key)
-            q = jnp.stack(self.q(critics, self.instead(scene, self.unit(policy, raw)))).min(0)[..., 0]
+            q = jnp.stack(self.q(critics, self.with_own_actions(scene, self.unit(policy, raw)))).min(0)[..., 0]
             log_prob = policy.log_prob(raw)
             loss, entropy = alpha * log_prob - q, -log_prob
             aim = self.config.entropy_per_dimension * policy.used.sum(-1)

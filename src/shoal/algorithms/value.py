@@ -17,17 +17,17 @@ from jax import Array
 from ..learning.exploration import SCHEDULES, epsilon_greedy
 from ..nets.distributions import pick
 from ..nets.heads import best, duel
-from ..nets.inputs import Scene, See, as_input, look
+from ..nets.inputs import InputPart, Scene, as_input, gather
 from ..nets.layers import Dense, Rng
 from ..nets.mlp import Parts
 from ..types import Clock, Decision, Discrete, Spec, View
 from .base import Metrics, fraction, positive
 from .networked import Carry
-from .off_policy import Batch, Learner, ReplayConfig, Replayed, gradients, surprise
+from .off_policy import Batch, Learner, OffPolicy, OffPolicyConfig, gradients, surprise
 
 
 @dataclass(frozen=True)
-class ValueConfig(ReplayConfig):
+class ValueConfig(OffPolicyConfig):
     """Settings every member of the family has."""
 
     double: bool = True
@@ -69,14 +69,14 @@ class Utility(eqx.Module):
         return (duel(out, legal) if out.shape[-1] > legal.shape[-1] else out), carry
 
 
-class Value(Replayed):
+class Value(OffPolicy):
     """The family. Members override `mixer` and `joint`, or `losses`."""
 
     acts = "agents"
 
     spaces = (Discrete,)
     mixes: ClassVar[bool] = False  # utilities into one value of the team
-    mixer_sees: ClassVar[tuple[See, ...]] = ()  # beside the utilities
+    mixer_sees: ClassVar[tuple[InputPart, ...]] = ()  # beside the utilities
 
     def __init__(self, config: ValueConfig, spec: Spec):
         super().__init__(config, spec)
@@ -98,12 +98,12 @@ class Value(Replayed):
     # -- acting -------------------------------------------------------------------------------------------------
 
     def carry(self, learner: Learner, games: int) -> Carry:
-        return self.opening(learner.params["agents"].torso, games)
+        return self.initial_carry(learner.params["agents"].torso, games)
 
     def act(self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool) -> Decision:
         q, hidden = self.utilities(learner.params["agents"], self.scene(view, carry), carry.hidden)
         action = best(q[0], view.legal) if greedy else self.explore(key, q[0], view.legal, clock)
-        return Decision(action, self.carried(hidden, action, carry), ())
+        return Decision(action, self.next_carry(hidden, action, carry), ())
 
     def explore(self, key: Array, q: Array, legal: Array, clock: Clock) -> Array:
         """What it tries while it learns."""
@@ -115,7 +115,7 @@ class Value(Replayed):
 
     def utilities(self, net: Utility, scene: Scene, carry: Array) -> tuple[Array, Array]:
         """`[T,B,N,A]` at every instant of a scene, and the carry after them."""
-        return net(look(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal)
+        return net(gather(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal)
 
     # -- learning -----------------------------------------------------------------------------------------------
 

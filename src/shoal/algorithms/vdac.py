@@ -14,11 +14,11 @@ from ..nets.mixers import Monotone
 from ..types import Spec
 from .a2c import A2C
 from .base import positive
-from .on_policy import Critic, PolicyConfig
+from .on_policy import Critic, OnPolicyConfig
 
 
 @dataclass(frozen=True)
-class VDACConfig(PolicyConfig):
+class VDACConfig(OnPolicyConfig):
     """VDAC's own settings beside A2C's; the reward is the team's."""
 
     reward: Literal["mean", "sum"] = "mean"

@@ -11,7 +11,7 @@ from jax import Array
 
 from ..nets.heads import best
 from ..nets.layers import Rng
-from ..nets.mixers import Free
+from ..nets.mixers import UnrestrictedMixer
 from ..types import View
 from .base import Metrics, fraction, positive
 from .off_policy import Batch, Learner
@@ -38,7 +38,7 @@ class Weighted(QMIX):
     Config = WQMIXConfig
 
     def mixer(self, rng: Rng) -> dict[str, Any]:
-        free = Free(rng, self.spec.n, self.spec.state, self.config.hyper)
+        free = UnrestrictedMixer(rng, self.spec.n, self.spec.state, self.config.hyper)
         return super().mixer(rng) | {"central_agents": self.utility(rng), "central_mixer": free}
 
     def central(self, params: dict, batch: Batch) -> Array:

@@ -53,7 +53,7 @@ def campaign(args: list[str], trust: Trusting) -> int:
     jobs = plan.jobs(folder)
     done = sum(processes.finished(job.path) for job in jobs)
     print(f"campaign of {len(jobs)} runs in {folder}, {done} of them finished already", flush=True)
-    with runs.held(folder):
+    with runs.locked(folder):
         outcomes = processes.work(jobs, how.at_once or _side_by_side(plan))
     if any(outcome.state == progress.STOPPED for outcome in outcomes.values()):
         flag = max(needed(pair.config["env"], pair.config["options"]) for pair in plan.pairs)

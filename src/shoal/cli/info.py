@@ -14,7 +14,7 @@ from ..algorithms import ALGORITHMS, ALIASES, Algorithm
 from ..config import presets
 from ..config.settings import Settings
 from ..envs import GAMES, find, make
-from ..envs.adapters.options import How
+from ..envs.adapters.options import AdapterOptions
 from ..envs.host.match import Hosted
 from ..envs.native.grid import GridGame
 from ..errors import ShoalError, nearest
@@ -105,7 +105,7 @@ def _about_game(name: str) -> str:
     game = make(name)
     if not find(name):
         kind = "on the host" if isinstance(game, Hosted) else "in the compiled program"
-        own = _table(options(How, "env.")) if isinstance(game, Hosted) else []
+        own = _table(options(AdapterOptions, "env.")) if isinstance(game, Hosted) else []
         about = ["Any other --env.option goes to the environment itself.", *own]
         return "\n".join([f"{name}: an environment from outside, played {kind}", "", *sides(game.teams), "", *about])
     lines = [f"{name}: {_doc(sys.modules[type(game).__module__])}", _doc(type(game))]

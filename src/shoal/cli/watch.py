@@ -110,7 +110,7 @@ def _named(which: str, how: Watching, others: dict[str, tuple[str, dict]]) -> st
 def _untrained(name: str, env: str, options: dict) -> Player:
     """One who needs no training, on any environment."""
     setup()
-    kind, own = algorithms.chosen(name)
+    kind, own = algorithms.parse_algorithm(name)
     if kind not in algorithms.FIXED:
         raise ShoalError(f"{kind.name} must be trained before it can be watched: shoal train {name} {env}, then {USE}")
     sides = envs.make(env, **options).teams

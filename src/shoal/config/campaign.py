@@ -174,7 +174,7 @@ def load(folder: Path, trust: Trust = NOTHING, again: Collection[tuple[str, str]
     for pair in plan.pairs:
         if pair.key not in again:
             _refuse_own(pair.args)
-            with files.naming(folder / FILE):
+            with files.errors_name(folder / FILE):
                 config, _ = assemble(pair.args, trust, trust)
             pair = dataclasses.replace(pair, trust=trust.only(config.env))
         pairs.append(pair)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from .. import algorithms, envs
 from ..errors import ShoalError, nearest
-from ..files import naming, read_json
+from ..files import errors_name, read_json
 from . import presets
 from .config import Config, opened
 from .fields import fill
@@ -50,7 +50,7 @@ def assemble(args: list[str], words: Trust = EVERYTHING, files: Trust = NOTHING)
     env, default = ids[-1], ids[0] if len(ids) == 2 else None
     words.check(env, env_options(args)[0])
     for name in [*teams.values(), *ids[:-1]]:
-        algorithms.chosen(name)
+        algorithms.parse_algorithm(name)
     if rivals:
         teams = _past(env, default, rivals[-1].partition("=")[2], args) | teams
     if teams:
@@ -61,7 +61,7 @@ def assemble(args: list[str], words: Trust = EVERYTHING, files: Trust = NOTHING)
 def _again(path: Path, args: list[str], trust: Trust) -> Config:
     """A config that was saved, but for the run's own settings that the flags change."""
     content = read_json(path, "where a config was saved")
-    with naming(path):
+    with errors_name(path):
         config = Config.from_json(content.get("config", content) if isinstance(content, dict) else content, trust)
     title = f"Train again what {path} says, with other settings of the run: shoal train {path} --seed 7"
     return dataclasses.replace(config, settings=parse(Settings, config.settings, args, f"shoal train {path}", title))
@@ -69,7 +69,7 @@ def _again(path: Path, args: list[str], trust: Trust) -> Config:
 
 def _one(env: str, name: str, args: list[str], preset: bool) -> tuple[Config, str]:
     """One algorithm for every team: its options have no prefix, and the pair may have a preset."""
-    kind, own = algorithms.chosen(name)
+    kind, own = algorithms.parse_algorithm(name)
     tuned = presets.sides({"": kind.name}, env, preset)
     env_part, options, args = _env(env, tuned.env, args)
     parts = {
@@ -123,7 +123,7 @@ def _past(env: str, default: str | None, rule: str, args: list[str]) -> dict[str
     sides = opened(env, options, _watching(args)).teams
     if default is None:
         raise ShoalError(f"{SELF_PLAY} needs an algorithm that learns: shoal train <algorithm> {env} {SELF_PLAY}")
-    if len(sides) != 2 or algorithms.unlike(*sides.values()):
+    if len(sides) != 2 or algorithms.why_incompatible(*sides.values()):
         told = ", ".join(f"{spec.n} {team}" for team, spec in sides.items())
         raise ShoalError(
             f"{SELF_PLAY} needs two teams that are alike, but {env} has {told}"
@@ -157,7 +157,7 @@ def evaluation(default: Any, args: list[str], prog: str, title: str) -> tuple[An
 
 def _kinds(names: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Each team's algorithm, and the option that its name brings along."""
-    read = {team: algorithms.chosen(str(name)) for team, name in names.items()}
+    read = {team: algorithms.parse_algorithm(str(name)) for team, name in names.items()}
     return {team: kind for team, (kind, _) in read.items()}, {team: own for team, (_, own) in read.items()}
 
 

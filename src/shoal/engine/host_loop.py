@@ -19,7 +19,7 @@ from ..envs.host.watched import Halted, never
 from ..errors import ShoalError
 from ..learning.reduce import AXIS
 from ..types import Clock, TrainState, View
-from .loop import Loop, Metrics, bare, boxed
+from .loop import Loop, Metrics, with_device_axis, without_device_axis
 from .play import decide, windows
 
 
@@ -219,8 +219,10 @@ class HostLoop(Loop):
     def _take_in(self, state: TrainState, played: tuple, keys: Array, clock: Clock) -> tuple[TrainState, Metrics]:
         streams, actions, records, before, after, ended = jax.tree.map(lambda x: x[0], played)
         seen = windows(self.env.teams, streams, actions, records, before, after)
-        state, metrics = self.absorb(bare(state), seen, ended, jax.random.wrap_key_data(keys[0]), clock)
-        return boxed(state), metrics
+        state, metrics = self.learn_from_windows(
+            without_device_axis(state), seen, ended, jax.random.wrap_key_data(keys[0]), clock
+        )
+        return with_device_axis(state), metrics
 
 
 def _deal(teams: int, steps: int, key: Array) -> tuple[Array, Array, Array]:

@@ -140,8 +140,8 @@ class Loop:
         )
 
     def _run(self, iterations: int, state: TrainState) -> tuple[TrainState, Metrics]:
-        state, metrics = jax.lax.scan(self.iteration, bare(state), None, iterations)
-        return boxed(state), metrics
+        state, metrics = jax.lax.scan(self.iteration, without_device_axis(state), None, iterations)
+        return with_device_axis(state), metrics
 
     def clock(self, steps: Array) -> Clock:
         """How far training has come after so many steps."""
@@ -156,9 +156,9 @@ class Loop:
         play, windows = collect(self.env, self.algorithms, state.learners, play, key_play, clock, self.window)
         ended = next(iter(windows.values())).view.first[1:]  # an opening view: an episode ended just before
         state = state._replace(game=play.game, views=play.views, carries=play.carries, key=jax.random.key_data(key))
-        return self.absorb(state, windows, ended, keys, clock)
+        return self.learn_from_windows(state, windows, ended, keys, clock)
 
-    def absorb(
+    def learn_from_windows(
         self, state: TrainState, windows: dict[str, Window], ended: Array, keys: Any, clock: Clock
     ) -> tuple[TrainState, Metrics]:
         """Remember what was played and learn from it; `ended [T,B]` where an episode ended just before."""
@@ -180,12 +180,12 @@ class Loop:
         return state, Metrics(steps, episodes, returns, each, learning)
 
 
-def bare(state: TrainState) -> TrainState:
+def without_device_axis(state: TrainState) -> TrainState:
     """One device's part, without the axis of devices."""
     return state._replace(**{field: jax.tree.map(lambda x: x[0], getattr(state, field)) for field in LOCAL})
 
 
-def boxed(state: TrainState) -> TrainState:
+def with_device_axis(state: TrainState) -> TrainState:
     """What `bare` was given."""
     return state._replace(**{field: jax.tree.map(lambda x: x[None], getattr(state, field)) for field in LOCAL})
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..types import Box, Spec
-from .host.match import Broken, Glance, Hosted, Match, Moment
+from .host.match import Broken, Hosted, Match, MatchStep, TeamStep
 
 
 class Finding(NamedTuple):
@@ -36,7 +36,7 @@ class Finding(NamedTuple):
 class Trace(NamedTuple):
     """What was seen from a reset on, for one or more episodes."""
 
-    moments: list[Moment]
+    moments: list[MatchStep]
     first: list[bool]  # an opening
     broke: str = ""  # the exception that ended it
     compiled: bool = False  # a game that knows its own end
@@ -78,12 +78,12 @@ class Compiled:
         self.game, self.teams = game, game.teams
         self._reset, self._step = jax.jit(game.reset, static_argnums=1), jax.jit(game.step)
 
-    def reset(self, seed: int) -> Moment:
+    def reset(self, seed: int) -> MatchStep:
         self.key, key = jax.random.split(jax.random.key(seed))
         self.state, views = self._reset(key, 1)
         return self._moment(views)
 
-    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+    def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         self.key, key = jax.random.split(self.key)
         self.state, views = self._step(key, self.state, {team: jnp.asarray(a)[None] for team, a in actions.items()})
         return self._moment(views)
@@ -94,13 +94,13 @@ class Compiled:
     def close(self) -> None:
         pass
 
-    def _moment(self, views: dict[str, Any]) -> Moment:
+    def _moment(self, views: dict[str, Any]) -> MatchStep:
         """The end of an episode is only told by the opening after it, so none of these is said to be over."""
         views = jax.device_get(views)
-        seen = {team: Glance(*(getattr(view, name)[0] for name in Glance._fields)) for team, view in views.items()}
+        seen = {team: TeamStep(*(getattr(view, name)[0] for name in TeamStep._fields)) for team, view in views.items()}
         one = next(iter(views.values()))
         self.opens = bool(one.first[0])
-        return Moment(seen, one.state[0], False)
+        return MatchStep(seen, one.state[0], False)
 
 
 def _play(matches: tuple[Match, ...], teams: dict[str, Spec], steps: int, seed: int) -> list[Trace]:
@@ -133,7 +133,7 @@ def _moves(match: Match, teams: dict[str, Spec], steps: int, seed: int, trace: T
         yield traceback.format_exc(limit=-6)
 
 
-def _any(rng: np.random.Generator, spec: Spec, seen: Glance) -> np.ndarray:
+def _any(rng: np.random.Generator, spec: Spec, seen: TeamStep) -> np.ndarray:
     if isinstance(spec.action, Box):
         return rng.uniform(spec.action.low, spec.action.high, (spec.n, spec.action.size)).astype(np.float32)
     draws = rng.random(seen.legal.shape) * seen.legal + 1e-9 * seen.legal
@@ -237,7 +237,7 @@ def _seeds(teams: dict[str, Spec], one: Trace, other: Trace, again: Trace, stric
 def _difference(teams: dict[str, Spec], one: Trace, other: Trace) -> tuple[Row, str] | None:
     """Who is first shown something else in the other trace, and what."""
     for mine, row in zip(_rows(teams, one), _rows(teams, other), strict=False):
-        for name, a, b in zip(Glance._fields, mine.seen, row.seen, strict=True):
+        for name, a, b in zip(TeamStep._fields, mine.seen, row.seen, strict=True):
             if not np.array_equal(a[row.i], b[row.i], equal_nan=True):
                 return row, name
     return None
@@ -271,11 +271,11 @@ class Row(NamedTuple):
     step: int
     team: str
     agent: str
-    seen: Glance  # by its team
+    seen: TeamStep  # by its team
     i: int  # its row there
 
 
-def _misshapen(spec: Spec, seen: Glance | None) -> Iterator[str]:
+def _misshapen(spec: Spec, seen: TeamStep | None) -> Iterator[str]:
     """What a team sees that has not the promised shape."""
     if seen is None:
         yield "it is told nothing"

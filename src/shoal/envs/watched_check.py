@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .check import RULES, Finding, Report, check, named
-from .host.match import Hosted, Match, Moment, from_json, to_json, unlike
+from .host.match import Hosted, Match, MatchStep, from_json, to_json, unlike
 from .host.watched import PARTING, Lost, Watched, making, probe, verdict
 
 ERRORS = named(RULES[0])
@@ -136,11 +136,11 @@ class Narration:
         self.match, self.say, self.taken = match, say, 0
         self.teams = match.teams
 
-    def reset(self, seed: int) -> Moment:
+    def reset(self, seed: int) -> MatchStep:
         self._tell("reset")
         return self.match.reset(seed)
 
-    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+    def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         self._tell("step")
         return self.match.step(actions)
 

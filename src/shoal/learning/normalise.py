@@ -12,14 +12,14 @@ from .reduce import moments, total
 FLOOR = 0.01  # of the deviation that returns are measured in: those of a game that always pays alike have none
 
 
-class Scale(NamedTuple):
+class ReturnNormaliser(NamedTuple):
     """Running mean and variance of the returns, debiased; the unit the critic predicts in."""
 
     mean: Array
     variance: Array
     windows: Array  # taken in so far, each decaying the last
 
-    def update(self, x: Array, share: Array, decay: float = 0.99) -> Scale:
+    def update(self, x: Array, share: Array, decay: float = 0.99) -> ReturnNormaliser:
         """Take in a window's returns; steps without weight do not count."""
         mean, variance = moments(x, share)
         any_weight = total(share.sum())  # 1, or 0 where nobody acted: such a window changes nothing
@@ -27,7 +27,9 @@ class Scale(NamedTuple):
         step = any_weight / jnp.maximum(windows, 1.0)
         away = mean - self.mean  # both parts vary within themselves, and apart from each other
         between = (1 - step) * step * away**2
-        return Scale(self.mean + step * away, (1 - step) * self.variance + step * variance + between, windows)
+        return ReturnNormaliser(
+            self.mean + step * away, (1 - step) * self.variance + step * variance + between, windows
+        )
 
     @property
     def deviation(self) -> Array:

@@ -74,7 +74,7 @@ def settle(reward: Array, discount: Array, values: Array, left: Array) -> tuple[
     return jnp.where(left[:-1], values[:-1], reward), jnp.where(left[:-1], 0.0, discount)
 
 
-def stakes(window: Window, how: str) -> Array:
+def learning_weight(window: Window, how: str) -> Array:
     """`[T,B,N]` 1 where a transition bears on what an agent earns: with a pooled reward also after its own death."""
     if how == "own":
         return window.weight

@@ -30,7 +30,7 @@ def _narrow() -> bool:
     return shutil.get_terminal_size().columns < NARROW
 
 
-class Display:
+class Console:
     """Talks about one run."""
 
     def __init__(self, quiet: bool = False):

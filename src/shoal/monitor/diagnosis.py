@@ -60,7 +60,7 @@ def _told(team: str, what: str, size: float) -> str:
 
 def _random_play(config: Config) -> Iterator[dict[str, View]]:
     """What the teams of a compiled game see at every instant."""
-    guessers = {team: algorithms.chance(spec) for team, spec in config.game.teams.items()}
+    guessers = {team: algorithms.random_policy(spec) for team, spec in config.game.teams.items()}
     nothing: dict[str, Any] = {team: () for team in guessers}
     clock = Clock(jnp.float32(0), jnp.float32(0))
     instants = Evaluator(config.game, guessers, GAMES, False).instants(nothing, config.settings.seed, clock)

@@ -14,7 +14,7 @@ from ..store import metrics_file
 from ..store.metrics_file import History, tag
 from ..types import Spec
 from .callbacks import Hooks, Run
-from .console import Display, named
+from .console import Console, named
 
 BROKE = {
     "training": "an episode broke and was dropped",
@@ -28,10 +28,10 @@ class Diverged(ShoalError):
     exit_code = 1
 
 
-class Notes:
+class RunMetrics:
     """Keeps the count of steps, and tells what happens at each."""
 
-    def __init__(self, run: Run, display: Display, hooks: Hooks):
+    def __init__(self, run: Run, display: Console, hooks: Hooks):
         self.run, self.display, self.hooks = run, display, hooks
         self.teams: dict[str, Spec] = run.config.sides
         self.told = dict.fromkeys(BROKE, 0)

@@ -44,7 +44,7 @@ class Conv(eqx.Module):
         return self.dense(*joined)
 
 
-class Eye(eqx.Module):
+class ConvEncoder(eqx.Module):
     """Convolutions: an image `[T,B,N,H·W·C]` of bytes -> features `[T,B,N,F]`. Without any, the pixels themselves."""
 
     convs: tuple[Conv, ...]
@@ -82,7 +82,7 @@ class Eye(eqx.Module):
 class Cnn(eqx.Module):
     """An eye for the part that is an image, then another torso over its features and the other parts."""
 
-    eye: Eye
+    eye: ConvEncoder
     inner: Any  # Mlp or Gru
     at: int = eqx.field(static=True)  # which part
 

@@ -21,7 +21,7 @@ class Scene(NamedTuple):
     rivals: Any = None  # [T,B,M] the other teams' actions at each instant, where they are known
 
 
-class See(NamedTuple):
+class InputPart(NamedTuple):
     size: Callable[[Spec], int]
     read: Callable[[Scene, Spec], Array]
 
@@ -72,22 +72,22 @@ def _mean_action(scene: Scene, spec: Spec) -> Array:
     return (done.sum(-2, keepdims=True) - done) / jnp.maximum(others, 1)
 
 
-OBS = See(lambda spec: spec.obs, lambda scene, spec: scene.view.obs)
-STATE = See(lambda spec: spec.state, lambda scene, spec: scene.view.state[..., None, :])
-ID = See(lambda spec: spec.n, lambda scene, spec: jnp.eye(spec.n)[None, None])
-LAST_ACTION = See(lambda spec: spec.action.size, lambda scene, spec: scene.last)
-MEAN_ACTION = See(lambda spec: spec.action.size, _mean_action)
-ACTION = See(lambda spec: spec.action.size, lambda scene, spec: scene.action)
-OTHERS_ACTION = See(lambda spec: spec.n * spec.action.size, _others)
-JOINT_ACTION = See(lambda spec: spec.n * spec.action.size, _joint)
-RIVALS_ACTION = See(lambda spec: spec.rivals, lambda scene, spec: scene.rivals[..., None, :])
+OBS = InputPart(lambda spec: spec.obs, lambda scene, spec: scene.view.obs)
+STATE = InputPart(lambda spec: spec.state, lambda scene, spec: scene.view.state[..., None, :])
+ID = InputPart(lambda spec: spec.n, lambda scene, spec: jnp.eye(spec.n)[None, None])
+LAST_ACTION = InputPart(lambda spec: spec.action.size, lambda scene, spec: scene.last)
+MEAN_ACTION = InputPart(lambda spec: spec.action.size, _mean_action)
+ACTION = InputPart(lambda spec: spec.action.size, lambda scene, spec: scene.action)
+OTHERS_ACTION = InputPart(lambda spec: spec.n * spec.action.size, _others)
+JOINT_ACTION = InputPart(lambda spec: spec.n * spec.action.size, _joint)
+RIVALS_ACTION = InputPart(lambda spec: spec.rivals, lambda scene, spec: scene.rivals[..., None, :])
 
 
-def width(sees: tuple[See, ...], spec: Spec) -> int:
+def width(sees: tuple[InputPart, ...], spec: Spec) -> int:
     """Width of all parts together."""
     return sum(see.size(spec) for see in sees)
 
 
-def look(sees: tuple[See, ...], scene: Scene, spec: Spec) -> tuple[Array, ...]:
+def gather(sees: tuple[InputPart, ...], scene: Scene, spec: Spec) -> tuple[Array, ...]:
     """The parts themselves."""
     return tuple(see.read(scene, spec) for see in sees)

@@ -82,7 +82,7 @@ class Duplex(eqx.Module):
         return (utility + (weight - 1) * advantage).sum(-1, keepdims=True)
 
 
-class Free(eqx.Module):
+class UnrestrictedMixer(eqx.Module):
     """An unrestricted net of the utilities and the state (the Q* of weighted QMIX; Rashid et al. 2020)."""
 
     net: Hyper

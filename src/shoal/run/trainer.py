@@ -29,9 +29,9 @@ from ..errors import ShoalError
 from ..monitor import curve
 from ..monitor.builtin import builtin
 from ..monitor.callbacks import Callback, Hooks, Run
-from ..monitor.console import Display
+from ..monitor.console import Console
 from ..monitor.diagnosis import cause
-from ..monitor.metrics import Diverged, Notes
+from ..monitor.metrics import Diverged, RunMetrics
 from ..monitor.sinks import Log
 from ..store import checkpoint, folder, policy_store
 from ..store.best import BestPolicy
@@ -46,7 +46,7 @@ GRACE = 5.0  # seconds that the last evaluations of a run may take that was told
 
 def train(config: Config, quiet: bool = False, callbacks: Sequence[Callback] = ()) -> Result:
     """Run it."""
-    return Trainer(config, Display(quiet), callbacks).run()
+    return Trainer(config, Console(quiet), callbacks).run()
 
 
 def resume(path: Path, quiet: bool = False, callbacks: Sequence[Callback] = (), trust: Trust = NOTHING) -> Result:
@@ -54,17 +54,17 @@ def resume(path: Path, quiet: bool = False, callbacks: Sequence[Callback] = (), 
     config = folder.config_of(path, trust)
     if folder.finished(path):
         raise ShoalError(f"{path} is finished: there is nothing to resume")
-    return Trainer(config, Display(quiet), callbacks).resume(path)
+    return Trainer(config, Console(quiet), callbacks).resume(path)
 
 
 class Trainer:
     """One run under way."""
 
     state: TrainState  # the newest; the one before it is gone
-    notes: Notes
+    notes: RunMetrics
     best: BestPolicy
 
-    def __init__(self, config: Config, display: Display, callbacks: Sequence[Callback] = ()):
+    def __init__(self, config: Config, display: Console, callbacks: Sequence[Callback] = ()):
         s = config.settings
         self.config, self.display = config, display
         self.stop = Stop()
@@ -82,7 +82,7 @@ class Trainer:
             with self._held():
                 program, before = self._prepare()
                 folder.create(path, self.config)
-                with folder.held(path):
+                with folder.locked(path):
                     return self._open(path, program, before)
 
     def _open(self, path: Path, program: Any, before: Episodes) -> Result:
@@ -102,7 +102,7 @@ class Trainer:
 
     def resume(self, path: Path) -> Result:
         """From the newest checkpoint that is whole; from the beginning if there never was one."""
-        with folder.held(path), self._held():
+        with folder.locked(path), self._held():
             if folder.unbegun(path):
                 return self._begin_anew(path)
             state, about, wrong = checkpoint.newest(path, self.loop.template(self.config.settings.seed))
@@ -118,7 +118,7 @@ class Trainer:
                 self.state = self.loop.restored(state)
                 program = self.loop.compile(self.state, sizing.iterations(self.config, self._learners()))
             with Log(path, about["logs"], steps) as log:
-                folder.reopen(path)
+                folder.remove_results(path)
                 self._attend(path, log)
                 self.notes.run.steps, self.notes.run.seconds = steps, about["seconds"]
                 self.notes.history = read(path, self.config.sides)
@@ -146,7 +146,7 @@ class Trainer:
 
     def _attend(self, path: Path, log: Log) -> None:
         """Begin to take notes."""
-        self.notes = Notes(Run(path, self.config, log, self._learners, self.stop.ask), self.display, self.hooks)
+        self.notes = RunMetrics(Run(path, self.config, log, self._learners, self.stop.ask), self.display, self.hooks)
         self.best = BestPolicy(path, self.config)
 
     @property
@@ -164,7 +164,7 @@ class Trainer:
 
     def _go(self, program: Any) -> Result:
         """Train on to the end, save, evaluate."""
-        with contextlib.closing(checkpoint.Keeper(self.path, self.config.settings.keep)) as keeper:
+        with contextlib.closing(checkpoint.CheckpointWriter(self.path, self.config.settings.keep)) as keeper:
             self._save(keeper)  # from here on nothing is lost
             self._train(program, keeper)
             self._save(keeper)
@@ -230,7 +230,7 @@ class Trainer:
             raise KeyboardInterrupt  # nothing was trained, nothing is written
         return program, before
 
-    def _train(self, program: Any, keeper: checkpoint.Keeper) -> None:
+    def _train(self, program: Any, keeper: checkpoint.CheckpointWriter) -> None:
         s = self.config.settings
         every = s.save_every or max(s.steps // 10, 1)
         with self.display.training(s.steps):
@@ -260,7 +260,7 @@ class Trainer:
             before = self.notes.history.points[0].played
             raise Diverged(f"{error}: {cause(self.config, jax.device_get(self.state.views), before)}") from None
 
-    def _save(self, keeper: checkpoint.Keeper) -> None:
+    def _save(self, keeper: checkpoint.CheckpointWriter) -> None:
         """A checkpoint, unless the last one is of this very step: it could not be replaced in one go."""
         best, run = self.best.best, self.notes.run
         if self.saved == run.steps:
@@ -271,7 +271,7 @@ class Trainer:
         keeper.save(self.state, about, self.best.learners)
         self.saved = run.steps
 
-    def _written(self, keeper: checkpoint.Keeper) -> None:
+    def _written(self, keeper: checkpoint.CheckpointWriter) -> None:
         """Tell of the checkpoint that is being written, once it is."""
         path = keeper.settle()
         if path:
@@ -341,7 +341,7 @@ class Trainer:
             return time.monotonic() > until
 
         last = self.notes.history.points[-1].step
-        guessers = {team: algorithms.chance(spec) for team, spec in self.config.sides.items()}
+        guessers = {team: algorithms.random_policy(spec) for team, spec in self.config.sides.items()}
         try:
             if last < self.steps:  # it was not stopped at an evaluation
                 self._note_evaluation(self._evaluate(learners, self.steps, late), learners)

@@ -29,7 +29,7 @@ BEST = "best/"  # in front of the names of arrays that are not the state's, but 
 FORMAT = 2
 
 
-class Keeper:
+class CheckpointWriter:
     """Writes the checkpoints of a run while training goes on, and keeps the newest."""
 
     def __init__(self, run: Path, keep: int):

@@ -23,7 +23,7 @@ from ..config.fields import entry
 from ..config.trust import NOTHING, Trust, needed
 from ..devices import setup
 from ..errors import ShoalError
-from ..files import naming, read_json, write_json
+from ..files import errors_name, read_json, write_json
 
 CONFIG, METRICS, EPISODES, SUMMARY = "config.json", "metrics.jsonl", "episodes.csv", "summary.json"
 GROUP = "group.json"  # of a folder that holds the runs of several seeds
@@ -145,7 +145,7 @@ def protocol(config: Config) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def held(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """One process at a time; whoever dies lets go. A folder whose files lie elsewhere is not written to."""
     for link in (inner for inner in path.rglob("*") if inner.is_symlink()):
         theirs = THEIRS in link.relative_to(path).parts[:-1]  # a package of others makes links of its own there
@@ -159,7 +159,7 @@ def held(path: Path) -> Iterator[None]:
         yield
 
 
-def reopen(path: Path) -> None:
+def remove_results(path: Path) -> None:
     """What an earlier end left behind is not of the run as it goes on."""
     (path / SUMMARY).unlink(missing_ok=True)
     shutil.rmtree(path / POLICY, ignore_errors=True)
@@ -205,7 +205,7 @@ def config_of(path: Path, trust: Trust = NOTHING) -> Config:
     if not (path / CONFIG).is_file():
         raise no_run(path, "a run folder")
     plain = read_json(path / CONFIG, "a run folder")
-    with naming(path / CONFIG):
+    with errors_name(path / CONFIG):
         devices = entry(entry(plain, "protocol", dict), "devices", int)
         setup(devices)
         config = Config.from_json(plain, trust)

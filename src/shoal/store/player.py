@@ -191,7 +191,7 @@ class Player:
         """The same player, but for teams whose place another takes: `against({"agent": "frozen:runs/x"})`."""
         made, learners, instead = dict(self.algorithms), dict(self.learners), dict(self.instead)
         for team, one in teams.items():
-            kind, options = algorithms.chosen(one if isinstance(one, str) else one[0])
+            kind, options = algorithms.parse_algorithm(one if isinstance(one, str) else one[0])
             options |= {} if isinstance(one, str) else one[1]
             if team not in self.teams:
                 hint, sides = nearest(team, self.teams), ", ".join(self.teams)

@@ -129,7 +129,7 @@ def _read(place: Path, trust: Trust) -> Saved:
 
 def _rebuilt(place: Path, about: dict[str, Any], leaves: dict[str, np.ndarray], trust: Trust) -> Saved:
     """Learners of these leaves, if they fit their config."""
-    with files.naming(place):
+    with files.errors_name(place):
         config, steps = Config.of_policy(about.get("config"), trust), entry(about, "steps", int)
         agents = _agents(config, about)
         playing = [team for team, spec in config.sides.items() if not agents or set(agents) & set(spec.agents)]

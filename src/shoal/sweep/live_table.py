@@ -14,7 +14,7 @@ ROWS = 16  # runs that are shown one by one; of more, those that run or failed
 COLOURS = {FAILED: "red", FINISHED: "green"}
 
 
-class Board:
+class LiveTable:
     """Talks about several runs."""
 
     def __init__(self, paths: Sequence[Path], quiet: bool = False):
@@ -26,7 +26,7 @@ class Board:
 
             self.live = Live(refresh_per_second=4)
 
-    def __enter__(self) -> Board:
+    def __enter__(self) -> LiveTable:
         if self.live:
             self.live.start()
         return self

@@ -25,7 +25,7 @@ from ..devices import usable
 from ..errors import ShoalError
 from ..store import checkpoint, folder
 from ..store.folder import console, finished, last_words
-from .live_table import Board
+from .live_table import LiveTable
 from .progress import FAILED, FINISHED, STOPPED, Outcome
 
 LOOK_EVERY = 0.2  # seconds
@@ -37,8 +37,8 @@ def work(jobs: Sequence[Job], at_once: int = 0, quiet: bool = False) -> dict[Pat
     paths = [job.path for job in jobs]
     if len({path.absolute() for path in paths}) < len(paths):
         raise ShoalError("two jobs have the same run folder")
-    crew = Crew(jobs, shares(at_once, len(jobs)))
-    with crew, Board(paths, quiet) as board:
+    crew = Scheduler(jobs, shares(at_once, len(jobs)))
+    with crew, LiveTable(paths, quiet) as board:
         while crew.busy:
             crew.look()
             board.show(crew.running, crew.outcomes)
@@ -55,7 +55,7 @@ def shares(at_once: int, jobs: int) -> list[list[int]]:
 
 
 @dataclass
-class Crew:
+class Scheduler:
     """The processes that work, and who is still to begin."""
 
     jobs: Sequence[Job]
@@ -69,7 +69,7 @@ class Crew:
         self.waiting = list(self.jobs)
         self.before: dict[int, Any] = {}
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> Scheduler:
         if threading.current_thread() is threading.main_thread():
             self.before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
@@ -154,7 +154,7 @@ def clear(path: Path) -> None:
     ours = not names or any(name.startswith(folder.CONFIG) for name in names)
     if not ours or names & {folder.SUMMARY, folder.POLICY}:
         raise ShoalError(f"{path} is in the way, and not a run that was interrupted: move it, or choose another name")
-    with folder.held(path):
+    with folder.locked(path):
         shutil.rmtree(path)
 
 

@@ -81,7 +81,7 @@ def _workers(config: Config) -> int:
 
 def _work(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> dict[Path, progress.Outcome]:
     """In processes on the cores of a CPU, in one program on an accelerator."""
-    with files.naming(path / folder.GROUP):
+    with files.errors_name(path / folder.GROUP):
         config = Config.from_json(content["config"], trust)
     each = list(zip(names(content), content["seeds"], strict=True))
     if jax.default_backend() != "cpu" and not config.hosted:
@@ -96,7 +96,7 @@ def _work(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> dic
 def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Result:
     if not quiet:
         tell(f"{len(content['seeds'])} seeds into {path}")
-    with folder.held(path):
+    with folder.locked(path):
         outcomes = _work(path, content, quiet, trust)
         summaries = {run.name: _summary(run) for run in outcomes if processes.finished(run)}
         content |= _statistics(summaries)

@@ -23,13 +23,13 @@ from jax.sharding import NamedSharding, PartitionSpec
 from ..config.config import Config
 from ..engine.loop import Loop, Metrics
 from ..errors import ShoalError
-from ..monitor.console import Display
+from ..monitor.console import Console
 from ..run.signals import Stop
 from ..run.trainer import Trainer
 from ..store import checkpoint
 from ..store.folder import console
 from ..types import TrainState
-from .live_table import Board
+from .live_table import LiveTable
 from .processes import LOOK_EVERY, clear, finished
 from .progress import FAILED, FINISHED, STOPPED, Outcome
 
@@ -38,15 +38,15 @@ def work(configs: Sequence[Config], quiet: bool = False) -> dict[Path, Outcome]:
     """As `group.work`: configs that differ in their seed and name alone."""
     runs = {Path(config.settings.out) / config.settings.name: config for config in configs}
     outcomes = {path: Outcome(FINISHED) for path in runs if finished(path)}
-    meeting = Meeting(len(runs) - len(outcomes))
+    meeting = SeedBarrier(len(runs) - len(outcomes))
     left = [path for path in runs if path not in outcomes]
-    members = {path: Member(runs[path], meeting, place) for place, path in enumerate(left)}
+    members = {path: SeedTrainer(runs[path], meeting, place) for place, path in enumerate(left)}
     threads = {
         path: threading.Thread(target=_drive, args=(members[path], path, outcomes), daemon=True) for path in left
     }
     for thread in threads.values():
         thread.start()
-    with Asked([member.stop for member in members.values()]), Board(list(runs), quiet) as board:
+    with Asked([member.stop for member in members.values()]), LiveTable(list(runs), quiet) as board:
         while running := [path for path, thread in threads.items() if thread.is_alive()]:
             board.show(running, outcomes)
             time.sleep(LOOK_EVERY)
@@ -54,7 +54,7 @@ def work(configs: Sequence[Config], quiet: bool = False) -> dict[Path, Outcome]:
     return {path: outcomes[path] for path in runs}
 
 
-def _drive(member: Member, path: Path, outcomes: dict[Path, Outcome]) -> None:
+def _drive(member: SeedTrainer, path: Path, outcomes: dict[Path, Outcome]) -> None:
     """One run to its end."""
     try:
         if any(checkpoint.places(path)):
@@ -102,7 +102,7 @@ def program(loop: Loop, iterations: int) -> Any:
     return jax.jit(body, donate_argnums=0, in_shardings=(shardings,), out_shardings=(shardings, everywhere))
 
 
-class Meeting:
+class SeedBarrier:
     """Where the threads of some runs wait for each other. The place of one that left is moved on, for nobody."""
 
     def __init__(self, parties: int):
@@ -163,10 +163,10 @@ def _apart(stacked: Any) -> list[Any]:
 
 
 @dataclass(eq=False)
-class Met(Loop):
+class BarrierLoop(Loop):
     """A loop that moves when all of them do."""
 
-    meeting: Meeting | None = None
+    meeting: SeedBarrier | None = None
     place: int = 0
 
     def compile(self, state: TrainState, iterations: int) -> Callable[[TrainState], tuple[TrainState, Metrics | None]]:
@@ -175,13 +175,13 @@ class Met(Loop):
         return partial(self.meeting.move, self.place)
 
 
-class Member(Trainer):
+class SeedTrainer(Trainer):
     """One of the runs."""
 
-    def __init__(self, config: Config, meeting: Meeting, place: int):
+    def __init__(self, config: Config, meeting: SeedBarrier, place: int):
         self.meeting, self.place = meeting, place
-        super().__init__(config, Display(quiet=True))
+        super().__init__(config, Console(quiet=True))
 
     def _loop(self) -> Loop:
         c, s = self.config, self.config.settings
-        return Met(c.game, c.algorithms, s.games, s.window, s.steps, c.devices, self.meeting, self.place)
+        return BarrierLoop(c.game, c.algorithms, s.games, s.window, s.steps, c.devices, self.meeting, self.place)

@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 
 import shoal
 from shoal import envs
-from shoal.algorithms.opponents.self_play import AT_ONCE, PER_GAME, RULES, Past, Pool, elo
+from shoal.algorithms.opponents.self_play import AT_ONCE, PER_GAME, RULES, Pool, SelfPlay, elo
 from shoal.api import _several
 from shoal.cli import main
 from shoal.config.config import Config
@@ -65,7 +65,7 @@ POOL = {"pool": 3, "every": 2, "period": 3, "groups": 2}
 GAMES, ITERATIONS = 8, 60
 
 
-class Watched(Past):
+class Watched(SelfPlay):
     """Tells what it was told, of all devices."""
 
     def meet(self, learner: Pool, learners: dict, results: Any) -> tuple[Pool, dict]:
@@ -80,7 +80,7 @@ def duel() -> SimpleNamespace:
     env: Any = Duel()
     made = {
         "left": build("ppo", env, "left", lr=3e-2, **NET),
-        "right": Watched(Past.Config(**POOL), env.teams["right"]),
+        "right": Watched(SelfPlay.Config(**POOL), env.teams["right"]),
     }  # type: ignore[arg-type]
     for team, algorithm in made.items():
         algorithm.join(team, made, GAMES, None)
@@ -135,7 +135,7 @@ def test_an_opponent_drawn_in_mid_episode_remembers_nothing_of_its_predecessors(
     env: Any = Duel()
     made = {
         "left": build("ppo", env, "left", torso="gru", **(NET | {"minibatches": 1})),
-        "right": Past(Past.Config(**(POOL | {"period": period})), env.teams["right"]),
+        "right": SelfPlay(SelfPlay.Config(**(POOL | {"period": period})), env.teams["right"]),
     }
     for team, algorithm in made.items():
         algorithm.join(team, made, GAMES, None)

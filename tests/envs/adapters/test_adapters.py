@@ -20,8 +20,8 @@ from pettingzoo.butterfly import knights_archers_zombies_v11
 from pettingzoo.classic import connect_four_v3, texas_holdem_v4
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
-from shoal.envs.adapters import How, adapt, as_parallel_env, open_match
-from shoal.envs.host.match import Broken, Hosted, Match, Moment
+from shoal.envs.adapters import AdapterOptions, adapt, as_parallel_env, open_match
+from shoal.envs.host.match import Broken, Hosted, Match, MatchStep
 from shoal.envs.host.shared import shared
 from shoal.envs.host.table import Table
 from shoal.errors import ShoalError
@@ -30,7 +30,7 @@ from shoal.types import Box, Discrete, Spec
 DOCS: Path = PAGES / "bringing-an-environment.md"
 
 
-def chosen(match: Match, moment: Moment, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def chosen(match: Match, moment: MatchStep, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """A legal action of every agent."""
     actions = {}
     for team, spec in match.teams.items():
@@ -42,7 +42,7 @@ def chosen(match: Match, moment: Moment, rng: np.random.Generator) -> dict[str, 
     return actions
 
 
-def episode(match: Match, seed: int, most: int = 1000) -> tuple[list[dict[str, np.ndarray]], list[Moment]]:
+def episode(match: Match, seed: int, most: int = 1000) -> tuple[list[dict[str, np.ndarray]], list[MatchStep]]:
     """The actions and the moments of an episode of random play."""
     rng, moments, actions = np.random.default_rng(seed), [match.reset(seed)], []
     while not moments[-1].over and len(actions) < most:
@@ -51,7 +51,7 @@ def episode(match: Match, seed: int, most: int = 1000) -> tuple[list[dict[str, n
     return actions, moments
 
 
-def earned(match: Match, moments: list[Moment]) -> dict[str, float]:
+def earned(match: Match, moments: list[MatchStep]) -> dict[str, float]:
     """What each agent got in all."""
     return {
         agent: float(sum(np.float64(moment.teams[team].reward[i]) for moment in moments))
@@ -64,7 +64,7 @@ def by_agent(match: Match, actions: dict[str, np.ndarray]) -> dict[str, Any]:
     return {agent: actions[team][i] for team, spec in match.teams.items() for i, agent in enumerate(spec.agents)}
 
 
-def assert_same(ours: list[Moment], theirs: list[Moment]) -> None:
+def assert_same(ours: list[MatchStep], theirs: list[MatchStep]) -> None:
     """Two episodes, to the bit."""
     assert len(ours) == len(theirs)
     for one, other in zip(ours, theirs, strict=True):
@@ -191,7 +191,7 @@ class Turns:
 
 
 def test_in_turns_the_dead_are_stepped_away_and_a_cut_end_is_none():
-    match = adapt(Turns(), How())
+    match = adapt(Turns(), AdapterOptions())
     _, moments = episode(match, 0)
     glances = [moment.teams["a"] for moment in moments]
     assert [glance.alive.tolist() for glance in glances] == [[True] * 3] * 4 + [[True, False, True]] * 4
@@ -258,7 +258,7 @@ FAULTS: dict[str, Any] = {
 
 
 def test_lives_come_and_go_with_their_last_rewards():
-    match = adapt(Lives(), How())
+    match = adapt(Lives(), AdapterOptions())
     _, moments = episode(match, 0)
     a, b = ([moment.teams[team] for moment in moments] for team in "ab")
     assert [glance.alive.tolist() for glance in a] == [
@@ -306,7 +306,7 @@ class Lingering(Lives):
 
 
 def test_who_has_ended_is_gone_even_if_still_listed():
-    _, moments = episode(adapt(Lingering(), How()), 0)
+    _, moments = episode(adapt(Lingering(), AdapterOptions()), 0)
     assert [moment.teams["a"].alive.tolist() for moment in moments[:2]] == [[True] * 3, [False, True, True]]
     assert [moment.over for moment in moments] == [False, False, True]
     assert moments[2].teams["a"].discount.tolist() == [0, 1, 1]
@@ -316,7 +316,7 @@ class Local(Hosted):
     """Played in this process."""
 
     def open(self, render=False):
-        return adapt(Lives(**self.options), How())
+        return adapt(Lives(**self.options), AdapterOptions())
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -433,7 +433,7 @@ SIGHT = spaces.Box(0, 1, (1,), np.float32)
 )
 def test_every_action_of_several_parts_is_reached_once(space):
     env = Odd(SIGHT, space)
-    match = adapt(env, How())
+    match = adapt(env, AdapterOptions())
     match.reset(0)
     size = match.teams["agent"].action.size
     for action in range(size):
@@ -445,7 +445,7 @@ def test_every_action_of_several_parts_is_reached_once(space):
 def test_real_actions_keep_their_shape_and_their_bounds():
     low, high = np.array([[-1, 0, -2]] * 2, np.float32), np.array([[1, 5, 2]] * 2, np.float32)
     env = Odd(SIGHT, spaces.Box(low, high))
-    match = adapt(env, How())
+    match = adapt(env, AdapterOptions())
     assert match.teams["agent"].action == Box((-1, 0, -2) * 2, (1, 5, 2) * 2)
     match.reset(0)
     match.step({"agent": np.array([[0.5, 1, 2.001, -3, 4, 0]], np.float32)})
@@ -464,13 +464,13 @@ def test_observations_of_every_kind_become_rows():
     env = Odd(
         spaces.Dict({**inner, "action_mask": spaces.MultiBinary(3)}), spaces.Discrete(3), {**value, "action_mask": mask}
     )
-    moment = adapt(env, How()).reset(0)
+    moment = adapt(env, AdapterOptions()).reset(0)
     flat = spaces.flatten(spaces.Dict(inner), value)
     np.testing.assert_array_equal(moment.teams["agent"].obs, [flat])
     assert (
         moment.teams["agent"].legal.tolist() == [[False, True, True]] and moment.teams["agent"].obs.dtype == np.float32
     )
-    told = adapt(Odd(SIGHT, spaces.Discrete(3), info={"action_mask": mask}), How()).reset(0)
+    told = adapt(Odd(SIGHT, spaces.Discrete(3), info={"action_mask": mask}), AdapterOptions()).reset(0)
     assert told.teams["agent"].legal.tolist() == [[False, True, True]]
 
 
@@ -505,7 +505,7 @@ def test_several_agents_in_one_gymnasium_environment():
     assert total > 0
     rware = open_match("gym:rware:rware-tiny-2ag-v2", {"limit": 4})
     assert len(episode(rware, 0)[1]) == 5 and rware.teams["agent"].n == 2
-    shared = adapt(Odd(spaces.Tuple([SIGHT] * 2), spaces.Tuple([spaces.Discrete(2)] * 2), reward=3.0), How())
+    shared = adapt(Odd(spaces.Tuple([SIGHT] * 2), spaces.Tuple([spaces.Discrete(2)] * 2), reward=3.0), AdapterOptions())
     shared.reset(0)
     assert shared.step({"agent": np.zeros(2, np.int32)}).teams["agent"].reward.tolist() == [3, 3]
 
@@ -561,7 +561,7 @@ def test_there_and_back_again(name, options):
     if "connect_four" not in name:  # it samples without asking what is legal
         parallel_seed_test(lambda: as_parallel_env(open_match(name, options)), num_cycles=40)
     plain, teams = open_match(name, options), options.get("teams", "")
-    back = adapt(as_parallel_env(open_match(name, options)), How(teams=teams))
+    back = adapt(as_parallel_env(open_match(name, options)), AdapterOptions(teams=teams))
     assert plain.teams == {team: replace(spec, joined=plain.teams[team].joined) for team, spec in back.teams.items()}
     assert_same(episode(plain, 4)[1], episode(back, 4)[1])
 
@@ -683,9 +683,9 @@ def test_a_bug_in_ones_own_environment_shows_with_its_traceback():
 
 def test_a_match_is_taken_as_it_is():
     match = open_match("pz:mpe2.simple_tag_v3", {})
-    assert adapt(match, How()) is match
+    assert adapt(match, AdapterOptions()) is match
     with pytest.raises(ShoalError, match="teams cannot be chosen here"):
-        adapt(match, How(teams="all"))
+        adapt(match, AdapterOptions(teams="all"))
 
 
 @with_pages

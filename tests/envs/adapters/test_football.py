@@ -11,7 +11,7 @@ import pytest
 from shoal.envs.adapters import open_match
 from shoal.envs.adapters.football import PLAYERS
 from shoal.envs.check import check
-from shoal.envs.host.match import Hosted, Match, Moment
+from shoal.envs.host.match import Hosted, Match, MatchStep
 
 if importlib.util.find_spec("gfootball") is None:
     pytest.skip("gfootball takes 13 minutes to compile (docs/other-environments.md)", allow_module_level=True)
@@ -29,7 +29,7 @@ def everybody(match: Match, action: int) -> dict[str, np.ndarray]:
     return {team: np.full(spec.n, action, np.int32) for team, spec in match.teams.items()}
 
 
-def goal(match: Match, seed: int = 0) -> list[Moment]:
+def goal(match: Match, seed: int = 0) -> list[MatchStep]:
     """The episode of a player who runs at the empty goal and shoots; rivals stand still."""
     moments = [match.reset(seed)]
     while not moments[-1].over:
@@ -39,7 +39,7 @@ def goal(match: Match, seed: int = 0) -> list[Moment]:
     return moments
 
 
-def noise(match: Match, seed: int, steps: int) -> list[Moment]:
+def noise(match: Match, seed: int, steps: int) -> list[MatchStep]:
     """Random play until the end, or for so long."""
     rng, moments = np.random.default_rng(seed), [match.reset(seed)]
     while not moments[-1].over and len(moments) <= steps:
@@ -56,11 +56,11 @@ def chase(obs: np.ndarray, rng: np.random.Generator, slide: float = 0.0) -> np.n
     return np.where(np.abs(way).max(-1) < slide, SLIDE, run)
 
 
-def earned(moments: list[Moment], team: str = "left") -> np.ndarray:
+def earned(moments: list[MatchStep], team: str = "left") -> np.ndarray:
     return np.sum([moment.teams[team].reward for moment in moments], axis=0)
 
 
-def same(one: list[Moment], other: list[Moment]) -> bool:
+def same(one: list[MatchStep], other: list[MatchStep]) -> bool:
     pairs = zip(one, other, strict=False)
     return len(one) == len(other) and all(np.array_equal(a.state, b.state) for a, b in pairs)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from shoal.envs.adapters import How, adapt
+from shoal.envs.adapters import AdapterOptions, adapt
 from shoal.envs.check import check
 from shoal.envs.host.faults import TooManyFaults
 from shoal.envs.host.match import Broken, Hosted, Match
@@ -216,7 +216,7 @@ class Local(Hosted):
 
     def open(self) -> Match:
         make = BAD[self.name][0] if self.name in BAD else GOOD[self.name]
-        how, _ = How.split(self.options)
+        how, _ = AdapterOptions.split(self.options)
         try:
             return adapt(make(), how)
         except Broken as error:

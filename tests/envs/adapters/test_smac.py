@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from skirmish import Skirmish
 
-from shoal.envs.adapters.options import How
+from shoal.envs.adapters.options import AdapterOptions
 from shoal.envs.adapters.smac import SmacMatch
-from shoal.envs.host.match import Broken, Hosted, Moment
+from shoal.envs.host.match import Broken, Hosted, MatchStep
 from shoal.envs.host.shared import layout
 from shoal.envs.host.table import Table
 from shoal.errors import ShoalError
@@ -53,15 +53,15 @@ class Collapsing(Skirmish):
 
 
 def match(kind: type[Skirmish] = Skirmish, limit: int = 0, **options) -> SmacMatch:
-    return SmacMatch(kind(**options), How(limit=limit))
+    return SmacMatch(kind(**options), AdapterOptions(limit=limit))
 
 
-def any_legal(moment: Moment, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def any_legal(moment: MatchStep, rng: np.random.Generator) -> dict[str, np.ndarray]:
     legal = moment.teams[TEAM].legal
     return {TEAM: np.array([rng.choice(np.flatnonzero(row)) for row in legal], np.int32)}
 
 
-def play(game: SmacMatch, seed: int, policy=any_legal) -> tuple[list[Moment], list[dict]]:
+def play(game: SmacMatch, seed: int, policy=any_legal) -> tuple[list[MatchStep], list[dict]]:
     """An episode: its moments and what was done."""
     rng = np.random.default_rng(seed)
     moments, acts = [game.reset(seed)], []
@@ -71,7 +71,7 @@ def play(game: SmacMatch, seed: int, policy=any_legal) -> tuple[list[Moment], li
     return moments, acts
 
 
-def charge(moment: Moment, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def charge(moment: MatchStep, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Hit whoever can be hit, else walk on."""
     legal = moment.teams[TEAM].legal
     best = [int(np.flatnonzero(row)[-1]) if row[6:].any() else 4 if row[4] else 1 if row[1] else 0 for row in legal]
@@ -99,7 +99,7 @@ def test_rewards_are_the_raw_game_s_and_everyone_s_also_the_last_one():
 
 
 def test_dead_agents_are_not_alive_and_send_the_no_op_whatever_the_policy_says():
-    def stubborn(moment: Moment, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    def stubborn(moment: MatchStep, rng: np.random.Generator) -> dict[str, np.ndarray]:
         acts, dead = any_legal(moment, rng), ~moment.teams[TEAM].alive
         return {TEAM: np.where(dead, 5, acts[TEAM])}  # the battle refuses this of the dead
 
@@ -157,7 +157,7 @@ def test_a_collapse_is_a_fault_not_an_end():
 
 def test_what_lacks_the_interface_is_refused():
     with pytest.raises(ShoalError, match="lacks get_env_info"):
-        SmacMatch(object(), How(limit=0))
+        SmacMatch(object(), AdapterOptions(limit=0))
 
 
 def test_a_table_plays_it_from_episode_to_episode():

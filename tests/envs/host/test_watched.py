@@ -22,7 +22,7 @@ from helpers import TEAM, TINY, clock
 from places import SUPPORT
 
 import shoal
-from shoal.algorithms import chance
+from shoal.algorithms import random_policy
 from shoal.cli.main import main
 from shoal.config.settings import Settings
 from shoal.engine.evaluate import evaluator
@@ -276,7 +276,7 @@ def test_an_episode_that_never_ends_is_told_and_given_up(tmp_path: Path, capsys:
 def test_what_does_not_end_is_told_of_before_it_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.engine.host_evaluate.MANY", 20)
     env, told = make("vices:make", endless=True), []
-    play = evaluator(env, {TEAM: chance(env.teams[TEAM])}, 2, False, 1, Settings(longest=60), None, told.append)
+    play = evaluator(env, {TEAM: random_policy(env.teams[TEAM])}, 2, False, 1, Settings(longest=60), None, told.append)
     with contextlib.closing(play), pytest.raises(ShoalError, match="has not ended its episode after 60 steps"):
         play({TEAM: ()}, 0, clock())
     (sentence,) = told
@@ -285,7 +285,7 @@ def test_what_does_not_end_is_told_of_before_it_is_given_up(monkeypatch: pytest.
 
 def test_a_compiled_game_that_never_ends_is_given_up_too() -> None:
     env = make("test/mortal", n=2, length=60)
-    players = {team: chance(spec) for team, spec in env.teams.items()}
+    players = {team: random_policy(spec) for team, spec in env.teams.items()}
     nothing = {team: () for team in players}
     with pytest.raises(ShoalError, match="has not ended its episode after 59 steps"):
         evaluator(env, players, 2, False, 0, Settings(longest=59))(nothing, 0, clock())

@@ -60,7 +60,7 @@ class Frozen(Fixed):
             raise ShoalError(f"{run} has no policy of team {taken!r}: it was saved without it")
         self.weights = None if learners is None else self.player.acting(learners[taken])
         self._origin = finished.origin
-        wrong = unlike(self.spec, self.player.spec)
+        wrong = why_incompatible(self.spec, self.player.spec)
         if wrong:
             raise ShoalError(
                 f"{run} cannot play for team {team!r}: its team {taken!r}, trained on {finished.env}, {wrong}"
@@ -124,7 +124,7 @@ FACTS: tuple[tuple[str, Callable[[Spec], Any]], ...] = (  # what a policy is bou
 )
 
 
-def unlike(spec: Spec, other: Spec) -> str:
+def why_incompatible(spec: Spec, other: Spec) -> str:
     """What of `other` keeps its policy from playing for `spec`, in words; empty if nothing does."""
     wrong = ((words, fact(other), fact(spec)) for words, fact in FACTS if fact(other) != fact(spec))
     return next((f"{words.format(theirs)}, not {mine}" for words, theirs, mine in wrong), "")

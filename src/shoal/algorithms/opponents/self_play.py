@@ -21,7 +21,7 @@ from ...learning.reduce import AXIS, total
 from ...nets.layers import Rng
 from ...types import Clock, Decision, Fit, Results, Share, View
 from ..base import Algorithm, Metrics, at_most, divisor, positive
-from .frozen import unlike
+from .frozen import why_incompatible
 from .random import Fixed
 
 SCALE = math.log(10) / 400  # of Elo: 400 points are odds of 10 to 1
@@ -30,7 +30,7 @@ RECENT = 1000.0  # games that a snapshot's record remembers
 
 
 @dataclass(frozen=True)
-class PastConfig:
+class SelfPlayConfig:
     """Settings of a pool of past selves."""
 
     rule: Literal["latest", "uniform", "prioritised"] = "uniform"
@@ -67,11 +67,11 @@ class Pool(NamedTuple):
     iterations: Array  # [] int32
 
 
-class Past(Fixed):
+class SelfPlay(Fixed):
     """Plays past selves of another team, and rates both. It learns nothing itself."""
 
     name = "past"
-    Config = PastConfig
+    Config = SelfPlayConfig
 
     def join(self, team: str, everybody: dict[str, Algorithm], games: int, origin: Any) -> None:
         others = [other for other in everybody if other != team]
@@ -82,7 +82,7 @@ class Past(Fixed):
         self.team, self.of, self.games, self.player = team, of, games, everybody[of]
         if isinstance(self.player, Fixed):
             raise ShoalError(f"past plays past selves of a team that learns, but {of!r} plays {self.player.name}")
-        wrong = unlike(self.spec, self.player.spec)
+        wrong = why_incompatible(self.spec, self.player.spec)
         if wrong:
             raise ShoalError(f"past selves of team {of!r} cannot play for {team!r}: {of!r} {wrong}")
 
@@ -91,7 +91,7 @@ class Past(Fixed):
         return self.player.sees_mates
 
     @classmethod
-    def suited(cls, config: PastConfig, share: Share) -> list[Fit]:
+    def suited(cls, config: SelfPlayConfig, share: Share) -> list[Fit]:
         groups = divisor(share.games, config.groups)
         return [Fit("groups", groups, f"{share.games} games on each device")] if groups != config.groups else []
 

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ShoalError, nearest
 from ...types import Spec
 from ..host.match import Broken, Match
-from .options import How
+from .options import AdapterOptions
 
 if TYPE_CHECKING:
-    from .to_pettingzoo import Outward
+    from .to_pettingzoo import ToPettingZoo
 
-__all__ = ["PREFIXES", "How", "as_parallel_env", "open_match"]
+__all__ = ["PREFIXES", "AdapterOptions", "as_parallel_env", "open_match"]
 
 EXTRAS = {  # package -> the extra of ours that brings it
     "pettingzoo": "pettingzoo",
@@ -50,7 +50,7 @@ def open_match(name: str, options: dict[str, Any], render: bool = False) -> Matc
     kind, _, rest = name.partition(":")
     if not kind or not rest:
         raise ShoalError(f"There is no environment '{name}'; {KNOWN}.")
-    how, options = How.split(options)
+    how, options = AdapterOptions.split(options)
     try:
         match = PREFIXES[kind](rest, options, render, how) if kind in PREFIXES else _own(name, options, render, how)
         return how.arrange(match)
@@ -64,15 +64,15 @@ def open_match(name: str, options: dict[str, Any], render: bool = False) -> Matc
         raise fallen from error
 
 
-def as_parallel_env(match: Match) -> Outward:
+def as_parallel_env(match: Match) -> ToPettingZoo:
     """The match as a PettingZoo `ParallelEnv`."""
     _load("pettingzoo")
-    from .to_pettingzoo import Outward
+    from .to_pettingzoo import ToPettingZoo
 
-    return Outward(match)
+    return ToPettingZoo(match)
 
 
-def adapt(env: Any, how: How) -> Match:
+def adapt(env: Any, how: AdapterOptions) -> Match:
     """The environment as a match, by what it can do."""
     if not hasattr(env, "possible_agents") and _of_pettingzoo(env):
         raise Broken("PettingZoo's environments have possible_agents, a list of all who may ever play: write one")
@@ -93,7 +93,7 @@ def _has(env: Any, methods: tuple[str, ...]) -> bool:
     return all(hasattr(env, method) for method in methods)
 
 
-def _match(env: Any, how: How) -> Match:
+def _match(env: Any, how: AdapterOptions) -> Match:
     """What is a match already, with teams of its own."""
     if how.teams:
         raise ShoalError("teams cannot be chosen here: the environment says itself who plays together.")
@@ -102,31 +102,33 @@ def _match(env: Any, how: How) -> Match:
     return env
 
 
-def _smac(env: Any, how: How) -> Match:
+def _smac(env: Any, how: AdapterOptions) -> Match:
     from .smac import SmacMatch
 
     return _match(SmacMatch(env, how), how)
 
 
-def _turns(env: Any, how: How) -> Match:
+def _turns(env: Any, how: AdapterOptions) -> Match:
     from .pettingzoo_aec import TurnsMatch
 
     return TurnsMatch(env, how)
 
 
-def _parallel(env: Any, how: How) -> Match:
+def _parallel(env: Any, how: AdapterOptions) -> Match:
     from .pettingzoo import ParallelMatch
 
     return ParallelMatch(env, how)
 
 
-def _gym(env: Any, how: How) -> Match:
+def _gym(env: Any, how: AdapterOptions) -> Match:
     from .gymnasium import GymMatch
 
     return GymMatch(env, how)
 
 
-KINDS: dict[tuple[str, ...], Callable[[Any, How], Match]] = {  # methods an environment is known by, most telling first
+KINDS: dict[
+    tuple[str, ...], Callable[[Any, AdapterOptions], Match]
+] = {  # methods an environment is known by, most telling first
     ("get_env_info", "get_avail_actions", "get_state"): _smac,
     ("agent_iter", "possible_agents"): _turns,
     ("possible_agents", "step"): _parallel,
@@ -135,7 +137,7 @@ KINDS: dict[tuple[str, ...], Callable[[Any, How], Match]] = {  # methods an envi
 }
 
 
-def _pettingzoo(rest: str, options: dict[str, Any], render: bool, how: How) -> Match:
+def _pettingzoo(rest: str, options: dict[str, Any], render: bool, how: AdapterOptions) -> Match:
     """`pz:<module>`: its parallel environment, or where agents move in turn, the other."""
     _load("pettingzoo")
     module = _load(rest)
@@ -146,7 +148,7 @@ def _pettingzoo(rest: str, options: dict[str, Any], render: bool, how: How) -> M
     return adapt(_made(f"pz:{rest}", factory, options, render), how)
 
 
-def _gymnasium(rest: str, options: dict[str, Any], render: bool, how: How) -> Match:
+def _gymnasium(rest: str, options: dict[str, Any], render: bool, how: AdapterOptions) -> Match:
     """`gym:<id>` or `gym:<module>:<id>`, where importing the module registers the id."""
     gymnasium = _load("gymnasium")
     module, _, name = rest.rpartition(":")
@@ -159,13 +161,13 @@ def _gymnasium(rest: str, options: dict[str, Any], render: bool, how: How) -> Ma
         raise ShoalError(f"Gymnasium cannot make '{name}': {_sentence(error)}") from error
 
 
-def _football(rest: str, options: dict[str, Any], render: bool, how: How) -> Match:
+def _football(rest: str, options: dict[str, Any], render: bool, how: AdapterOptions) -> Match:
     from .football import make
 
     return _match(make(rest, options, render), how)
 
 
-def _own(name: str, options: dict[str, Any], render: bool, how: How) -> Match:
+def _own(name: str, options: dict[str, Any], render: bool, how: AdapterOptions) -> Match:
     """`<module>:<function>`, also of a module in the folder one is in."""
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
@@ -177,7 +179,7 @@ def _own(name: str, options: dict[str, Any], render: bool, how: How) -> Match:
     return adapt(_made(name, getattr(module, function), options, render), how)
 
 
-PREFIXES: dict[str, Callable[[str, dict[str, Any], bool, How], Match]] = {
+PREFIXES: dict[str, Callable[[str, dict[str, Any], bool, AdapterOptions], Match]] = {
     "pz": _pettingzoo,
     "gym": _gymnasium,
     "football": _football,

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...errors import ShoalError, nearest
 from ...types import Discrete, Spec
-from ..host.match import Glance, Match, Moment
+from ..host.match import Match, MatchStep, TeamStep
 
 ACTIONS = 19
 SIZE = 115
@@ -120,7 +120,7 @@ class FootballMatch:
             for team, count in self.counts.items()
         }
 
-    def reset(self, seed: int) -> Moment:
+    def reset(self, seed: int) -> MatchStep:
         """Open a match from this seed, which decides all that the package draws or takes from the match's number."""
         config = self.env.unwrapped._config
         config["game_engine_random_seed"] = seed
@@ -129,7 +129,7 @@ class FootballMatch:
         obs = self.env.reset()
         return self._moment(obs, np.zeros(sum(self.counts.values())), ended=False, over=False)
 
-    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+    def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         told = [int(action) for team in self.counts for action in actions[team]]
         obs, reward, over, info = self.env.step(told)
         return self._moment(obs, reward, ended=bool(over) and not self._late(info), over=bool(over))
@@ -146,14 +146,14 @@ class FootballMatch:
         goal = raw._config.ScenarioConfig().end_episode_on_score and info.get("score_reward", 0) != 0
         return raw.observation()[0]["steps_left"] <= 0 and not goal
 
-    def _moment(self, obs: Any, reward: Any, ended: bool, over: bool) -> Moment:
+    def _moment(self, obs: Any, reward: Any, ended: bool, over: bool) -> MatchStep:
         obs = np.reshape(np.asarray(obs, np.float32), (-1, SIZE))
         rewards = np.reshape(np.asarray(reward, np.float32), -1)
         glances, start = {}, 0
         for team, count in self.counts.items():
             own = slice(start, start + count)
             alive = obs[own, ACTIVE].any(-1)  # one who was sent off has nobody to control
-            glances[team] = Glance(
+            glances[team] = TeamStep(
                 obs=obs[own],
                 legal=np.ones((count, ACTIONS), bool),
                 alive=alive,
@@ -161,9 +161,9 @@ class FootballMatch:
                 discount=np.where(ended, 0.0, alive).astype(np.float32),  # nothing follows for the dead
             )
             start += count
-        return Moment(glances, self._state(glances), over)
+        return MatchStep(glances, self._state(glances), over)
 
-    def _state(self, glances: dict[str, Glance]) -> np.ndarray:
+    def _state(self, glances: dict[str, TeamStep]) -> np.ndarray:
         state = glances["left"].obs[0].copy()
         state[ACTIVE] = glances["left"].obs[:, ACTIVE].max(0)
         return np.concatenate([state, *(g.obs[:, ACTIVE].max(0) for team, g in glances.items() if team != "left")])

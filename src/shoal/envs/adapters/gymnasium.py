@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from ..host.match import Broken, Moment
+from ..host.match import Broken, MatchStep
 from . import rules
-from .options import How
+from .options import AdapterOptions
 from .pettingzoo import frame
 from .spaces import MASK, reader, writer
-from .teams import News, Roster, fates
+from .teams import EnvStep, Roster, fates
 
 PARTS = "observation, reward, terminated, truncated, info"
 
@@ -21,7 +21,7 @@ PARTS = "observation, reward, terminated, truncated, info"
 class GymMatch:
     """A match of a Gymnasium environment; its agents are agent_0, agent_1, …"""
 
-    def __init__(self, env: Any, how: How):
+    def __init__(self, env: Any, how: AdapterOptions):
         self.env = env
         seen, done = (
             rules.a_space(getattr(env, name), f"{name} of {rules.GYM}")
@@ -42,12 +42,12 @@ class GymMatch:
         self.teams = self.roster.teams
         self.live: set[str] = set()
 
-    def reset(self, seed: int) -> Moment:
+    def reset(self, seed: int) -> MatchStep:
         obs, info = rules.opened(self._reset(seed), rules.GYM, "an observation and an info")
         self.live = set(self.agents)
-        return self._moment(obs, info, News({}, self.live, discounts=dict.fromkeys(self.agents, 1.0)))
+        return self._moment(obs, info, EnvStep({}, self.live, discounts=dict.fromkeys(self.agents, 1.0)))
 
-    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+    def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         native = self.roster.native(actions, self.agents)
         told = self.env.step(tuple(native.values()) if self.several else native["agent_0"])
         obs, reward, terminated, truncated, info = rules.stepped(told, rules.GYM, PARTS)
@@ -56,7 +56,7 @@ class GymMatch:
         live = {agent for agent in self.live if not ends[agent] and not cuts[agent]}
         alive, discounts = fates(self.live, live, ends, cuts)
         self.live = live
-        return self._moment(obs, info, News({}, alive, {}, self._each(reward), discounts, over=not live))
+        return self._moment(obs, info, EnvStep({}, alive, {}, self._each(reward), discounts, over=not live))
 
     def render(self) -> np.ndarray:
         plain = self.env.unwrapped
@@ -75,7 +75,7 @@ class GymMatch:
                 raise
             raise Broken(f"reset of {rules.GYM} takes a seed: write {rules.RESET}") from error
 
-    def _moment(self, obs: Any, info: Any, news: News) -> Moment:
+    def _moment(self, obs: Any, info: Any, news: EnvStep) -> MatchStep:
         seen, told = self._by_agent(obs), info.get(MASK) if isinstance(info, dict) else None
         masks = {} if told is None else self._by_agent(told)
         for agent, value in seen.items():

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...errors import ShoalError
-from ..host.match import Match, Moment
+from ..host.match import Match, MatchStep
 
 
 @dataclass(frozen=True)
-class How:
+class AdapterOptions:
     """The adapter's own options; every other goes to the environment."""
 
     teams: str = ""
@@ -41,11 +41,11 @@ class How:
         return np.zeros(0, np.float32) if self.state is None else None
 
     @staticmethod
-    def split(options: dict[str, Any]) -> tuple[How, dict[str, Any]]:
+    def split(options: dict[str, Any]) -> tuple[AdapterOptions, dict[str, Any]]:
         """The adapter's options, and the environment's."""
-        ours = {option.name for option in fields(How)}
+        ours = {option.name for option in fields(AdapterOptions)}
         return (
-            How(**{name: value for name, value in options.items() if name in ours}),
+            AdapterOptions(**{name: value for name, value in options.items() if name in ours}),
             {name: value for name, value in options.items() if name not in ours},
         )
 
@@ -63,11 +63,11 @@ class Limited:
         self.match, self.limit, self.taken = match, limit, 0
         self.teams, self.render, self.close = match.teams, match.render, match.close
 
-    def reset(self, seed: int) -> Moment:
+    def reset(self, seed: int) -> MatchStep:
         self.taken = 0
         return self.match.reset(seed)
 
-    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+    def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         self.taken += 1
         moment = self.match.step(actions)
         return moment._replace(over=moment.over or self.taken >= self.limit)
@@ -85,14 +85,14 @@ class Swapped:
         self.other = dict(zip(names, reversed(names), strict=True))
         self.render, self.close = match.render, match.close
 
-    def reset(self, seed: int) -> Moment:
+    def reset(self, seed: int) -> MatchStep:
         self.swapped = seed % 2 == 1
         return self._seen(self.match.reset(seed))
 
-    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+    def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         return self._seen(self.match.step(self._seated(actions)))
 
-    def _seen(self, moment: Moment) -> Moment:
+    def _seen(self, moment: MatchStep) -> MatchStep:
         state = np.append(moment.state, np.float32(self.swapped))
         return moment._replace(teams=self._seated(moment.teams), state=state)
 

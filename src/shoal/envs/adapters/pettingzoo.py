@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..host.match import Broken, Moment
+from ..host.match import Broken, MatchStep
 from . import rules
-from .options import How
+from .options import AdapterOptions
 from .spaces import reader, writer
-from .teams import News, Roster, fates
+from .teams import EnvStep, Roster, fates
 
 PARTS = "observations, rewards, terminations, truncations, infos"
 
@@ -31,7 +31,7 @@ class World:
 
     interface = ""  # as PettingZoo calls it
 
-    def __init__(self, env: Any, how: How):
+    def __init__(self, env: Any, how: AdapterOptions):
         agents = rules.agents_of(env, self.interface)
         seen, done = (
             {agent: rules.space_for(env, method, agent, self.interface) for agent in agents}
@@ -77,7 +77,7 @@ class World:
             if agent not in self.roster.seats:
                 raise Broken(f"{agent} {does} and is not among the possible_agents")
 
-    def tell(self, news: News) -> Moment:
+    def tell(self, news: EnvStep) -> MatchStep:
         """The moment of such news."""
         if self.state is not None and self.state.size:
             self.state = self._next_state(self.state, bool(news.alive))
@@ -111,13 +111,13 @@ class ParallelMatch(World):
 
     interface = rules.PARALLEL
 
-    def reset(self, seed: int) -> Moment:
+    def reset(self, seed: int) -> MatchStep:
         obs, infos = rules.opened(self.env.reset(seed=seed), self.interface, "observations and infos")
         self.live = self.arrived()
         obs = rules.by_agent(obs, self.live, "observation")
-        return self.tell(News(obs, self.live, self.masks(obs, infos), discounts=dict.fromkeys(self.live, 1.0)))
+        return self.tell(EnvStep(obs, self.live, self.masks(obs, infos), discounts=dict.fromkeys(self.live, 1.0)))
 
-    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+    def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         told = self.env.step(self.roster.native(actions, self.present()))
         obs, rewards, *ends, infos = rules.stepped(told, self.interface, PARTS)
         rewards = rules.by_agent(rewards, self.live, "reward")
@@ -131,7 +131,7 @@ class ParallelMatch(World):
         obs = rules.by_agent(obs, {agent for agent, discount in discounts.items() if discount}, "observation")
         self.known(obs, "is observed")
         self.known(rewards, "is rewarded")
-        return self.tell(News(obs, alive, self.masks(obs, infos), rewards, discounts, over=not live))
+        return self.tell(EnvStep(obs, alive, self.masks(obs, infos), rewards, discounts, over=not live))
 
 
 def _numbers(state: Any) -> np.ndarray:

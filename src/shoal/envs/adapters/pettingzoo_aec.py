@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..host.match import Broken, Moment
+from ..host.match import Broken, MatchStep
 from . import rules
 from .pettingzoo import World
 from .spaces import Choice
-from .teams import News, fates
+from .teams import EnvStep, fates
 
 
 class TurnsMatch(World):
@@ -23,12 +23,12 @@ class TurnsMatch(World):
 
     interface = rules.TURNS
 
-    def reset(self, seed: int) -> Moment:
+    def reset(self, seed: int) -> MatchStep:
         self.env.reset(seed=seed)
         self.live = self.arrived()
         return self._instant({})
 
-    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+    def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         mover = self.env.agent_selection
         self.known([mover], "is to move")
         self.env.step(self.roster.native(actions, [mover])[mover])
@@ -39,7 +39,7 @@ class TurnsMatch(World):
         """The flags of all agents that are there."""
         return rules.flags(rules.by_agent(getattr(self.env, f"{what}s", None), set(self.present()), what), what)
 
-    def _instant(self, rewards: Mapping[Any, Any]) -> Moment:
+    def _instant(self, rewards: Mapping[Any, Any]) -> MatchStep:
         terminated, truncated = self._told("termination"), self._told("truncation")
         live, last = self._living(), {}
         if live:
@@ -52,7 +52,7 @@ class TurnsMatch(World):
         self.live = live
         obs = last | {agent: self.env.observe(agent) for agent in (live or self.present())}
         masks = self._turn(self.masks(obs, getattr(self.env, "infos", None)))
-        return self.tell(News(obs, alive, masks, rewards, discounts, over=not live))
+        return self.tell(EnvStep(obs, alive, masks, rewards, discounts, over=not live))
 
     def _living(self) -> set[Any]:
         return {agent for agent in self.present() if not self._ended(agent)}

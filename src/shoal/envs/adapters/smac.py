@@ -15,9 +15,9 @@ import numpy as np
 
 from ...errors import ShoalError
 from ...types import Discrete, Spec
-from ..host.match import Broken, Glance, Moment
+from ..host.match import Broken, MatchStep, TeamStep
 from . import rules
-from .options import How
+from .options import AdapterOptions
 
 TEAM = "agent"
 NEEDED = ("get_env_info", "reset", "step", "get_obs", "get_state", "get_avail_actions")
@@ -26,7 +26,7 @@ NEEDED = ("get_env_info", "reset", "step", "get_obs", "get_state", "get_avail_ac
 class SmacMatch:
     """One battle. `how.limit` is the number of steps after which time runs out; 0 leaves that to the battle."""
 
-    def __init__(self, env: Any, how: How):
+    def __init__(self, env: Any, how: AdapterOptions):
         missing = [name for name in NEEDED if not callable(getattr(env, name, None))]
         if missing:
             raise ShoalError(f"{type(env).__name__} lacks {', '.join(missing)}, which SMAC's interface has.")
@@ -41,7 +41,7 @@ class SmacMatch:
         agents = tuple(f"{TEAM}_{i}" for i in range(int(info["n_agents"])))
         self.teams = {TEAM: Spec(agents, obs, state, Discrete(int(info["n_actions"])))}
 
-    def reset(self, seed: int) -> Moment:
+    def reset(self, seed: int) -> MatchStep:
         """Open a battle, from this seed if the environment takes one: SMAC itself takes one only when it is made."""
         self.taken = 0
         if _takes(self.env.reset, "seed"):
@@ -52,7 +52,7 @@ class SmacMatch:
             self.env.reset()
         return self._moment(0.0, ended=False, over=False)
 
-    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+    def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         """One step; the dead do nothing, which is action 0."""
         told = [int(action) for action in np.where(self.alive, actions[TEAM], 0)]
         answer = self.env.step(told)
@@ -79,7 +79,7 @@ class SmacMatch:
         with contextlib.suppress(AttributeError, NotImplementedError):
             self.env.close()
 
-    def _moment(self, reward: float, ended: bool, over: bool) -> Moment:
+    def _moment(self, reward: float, ended: bool, over: bool) -> MatchStep:
         spec = self.teams[TEAM]
         masks = zip(spec.agents, self.env.get_avail_actions(), strict=True)
         legal = np.stack([rules.allowed(mask, agent, spec.action.size) for agent, mask in masks])
@@ -88,7 +88,7 @@ class SmacMatch:
         rewards = np.full(spec.n, reward, np.float32)
         obs = np.stack([np.ravel(row) for row in self.env.get_obs()]).astype(np.float32)
         state = np.ravel(self.env.get_state()).astype(np.float32) if self.unseen is None else self.unseen
-        return Moment({TEAM: Glance(obs, legal, self.alive, rewards, discount)}, state, over)
+        return MatchStep({TEAM: TeamStep(obs, legal, self.alive, rewards, discount)}, state, over)
 
 
 def _takes(method: Callable | None, *names: str) -> bool:

@@ -1,6 +1,6 @@
 """Who plays in which team, and what each team is told: the part all adapters share.
 
-An adapter collects what its environment says at an instant, by agent, in a `News`; its `Roster` makes the teams'
+An adapter collects what its environment says at an instant, by agent, in a `EnvStep`; its `Roster` makes the teams'
 glances of it. Agents are found by name in a fixed order, never by their place among those that live.
 """
 
@@ -15,14 +15,14 @@ import numpy as np
 
 from ...errors import ShoalError
 from ...types import Spec, line_up
-from ..host.match import Broken, Glance, Moment
+from ..host.match import Broken, MatchStep, TeamStep
 from . import rules
 from .spaces import Choice, Reader, Writer, action_space
 
 NOTHING: Mapping[Any, Any] = {}
 
 
-class News(NamedTuple):
+class EnvStep(NamedTuple):
     """What an environment says at one instant, by agent; who is missing is not there."""
 
     obs: Mapping[Any, Any]  # as the environment gives them
@@ -103,12 +103,12 @@ class Roster:
         rows = {team: action.tolist() if action.ndim == 1 else action for team, action in actions.items()}
         return {seat.agent: seat.writer.write(rows[seat.team][seat.place]) for seat in seats}
 
-    def moment(self, news: News, state: np.ndarray | None = None) -> Moment:
+    def moment(self, news: EnvStep, state: np.ndarray | None = None) -> MatchStep:
         """What every team is told of an instant."""
         teams = {team: self._glance(team, line, news) for team, line in self.lines.items()}
-        return Moment(teams, self._joined(teams) if state is None else state, news.over)
+        return MatchStep(teams, self._joined(teams) if state is None else state, news.over)
 
-    def _glance(self, team: str, line: list[Seat], news: News) -> Glance:
+    def _glance(self, team: str, line: list[Seat], news: EnvStep) -> TeamStep:
         spec, legal = self.teams[team], self.legal[team].copy()
         obs = np.zeros((spec.n, spec.obs), np.uint8 if spec.pixels else np.float32)
         alive = [seat.agent in news.alive for seat in line]
@@ -123,7 +123,7 @@ class Roster:
         paid = [seat.agent in news.discounts or seat.reader.strict for seat in line]
         rewards = [news.rewards.get(seat.agent, 0.0) if due else 0.0 for seat, due in zip(line, paid, strict=True)]
         reward = np.array([_number(seat.agent, one) for seat, one in zip(line, rewards, strict=True)], np.float32)
-        return Glance(
+        return TeamStep(
             obs=obs,
             legal=legal,
             alive=np.array(alive),
@@ -131,7 +131,7 @@ class Roster:
             discount=np.array([news.discounts.get(seat.agent, 0.0) for seat in line], np.float32),
         )
 
-    def _joined(self, teams: dict[str, Glance]) -> np.ndarray:
+    def _joined(self, teams: dict[str, TeamStep]) -> np.ndarray:
         """[S] all observations side by side, without padding, images between 0 and 1."""
         rows = []
         for team, line in self.lines.items():

@@ -9,10 +9,10 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from ...types import Discrete, Spec
-from ..host.match import Glance, Match, Moment
+from ..host.match import Match, MatchStep, TeamStep
 
 
-class Outward(ParallelEnv):
+class ToPettingZoo(ParallelEnv):
     """A `ParallelEnv` over a match; the actions allowed are in `infos[agent]["action_mask"]`."""
 
     metadata = {"name": "shoal", "render_modes": ["rgb_array"], "is_parallelizable": True}
@@ -29,7 +29,7 @@ class Outward(ParallelEnv):
         size = next(iter(match.teams.values())).state
         self.state_space = spaces.Box(-np.inf, np.inf, (size,), np.float32)
         self.seeds = np.random.default_rng()
-        self.now = Moment({}, np.zeros(size, np.float32), True)
+        self.now = MatchStep({}, np.zeros(size, np.float32), True)
 
     def observation_space(self, agent: str) -> spaces.Space:
         return self.observation_spaces[agent]
@@ -81,7 +81,7 @@ class Outward(ParallelEnv):
 
     def _of(self, agent: str, field: str) -> Any:
         team, place = self.places[agent]
-        glance: Glance = self.now.teams[team]
+        glance: TeamStep = self.now.teams[team]
         return getattr(glance, field)[place]
 
     def _obs(self, agents: list[str]) -> dict[str, np.ndarray]:

@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import ShoalError
 from ...types import View
 from .faults import Fault, TooManyFaults
-from .match import Glance, Hosted, to_json
+from .match import Hosted, TeamStep, to_json
 from .shared import room, shared
 from .table import TRIES, Table, seed_of
 from .watched import Lost, Watched, making, never
@@ -102,7 +102,7 @@ class Arena:
         """What every team sees now: the arrays themselves, which the next step overwrites."""
         common = {name: self.arrays[name] for name in ("state", "first")}
         return {
-            team: View(**common, **{name: self.arrays[f"{team}/{name}"] for name in Glance._fields})  # type: ignore[arg-type]
+            team: View(**common, **{name: self.arrays[f"{team}/{name}"] for name in TeamStep._fields})  # type: ignore[arg-type]
             for team in self.env.teams
         }
 

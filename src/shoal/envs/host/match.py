@@ -13,7 +13,7 @@ from ...errors import ShoalError
 from ...types import Spec
 
 
-class Glance(NamedTuple):
+class TeamStep(NamedTuple):
     """What one team receives at one instant of one match: a `View` without the games axis."""
 
     obs: np.ndarray  # [N,F] float32, or uint8 where the spec says pixels
@@ -23,10 +23,10 @@ class Glance(NamedTuple):
     discount: np.ndarray  # [N] float32
 
 
-class Moment(NamedTuple):
+class MatchStep(NamedTuple):
     """One instant of a match."""
 
-    teams: dict[str, Glance]
+    teams: dict[str, TeamStep]
     state: np.ndarray  # [S] float32
     over: bool  # the episode has ended with this instant
 
@@ -36,11 +36,11 @@ class Match(Protocol):
 
     teams: dict[str, Spec]
 
-    def reset(self, seed: int) -> Moment:
+    def reset(self, seed: int) -> MatchStep:
         """Open an episode; equal seeds open equal ones."""
         ...
 
-    def step(self, actions: dict[str, np.ndarray]) -> Moment:
+    def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         """Advance by an action of every agent of every team: `[N]` int32 (Discrete) or `[N,A]` float32 (Box)."""
         ...
 

@@ -21,7 +21,7 @@ import numpy as np
 from ...errors import ShoalError
 from ...types import Discrete
 from .faults import Fault, TooManyFaults
-from .match import Broken, Glance, Hosted, Match, Mismatch, Moment, close
+from .match import Broken, Hosted, Match, MatchStep, Mismatch, TeamStep, close
 
 WORDS = {"obs": "observation"}  # what a user calls a field
 TRIES = 5  # to open a match again after it broke
@@ -41,7 +41,7 @@ class Table:
         self.owner = os.getpid()
         self.watched = arrays["state"].size > 0
         self.sides = [
-            (team, spec, [arrays[f"{team}/{name}"] for name in Glance._fields]) for team, spec in env.teams.items()
+            (team, spec, [arrays[f"{team}/{name}"] for name in TeamStep._fields]) for team, spec in env.teams.items()
         ]
 
     def step(self) -> list[Fault]:
@@ -102,7 +102,7 @@ class Table:
         unseen = not self.matches and self.arrays["episode"][self.games].max() <= 1
         return isinstance(error, ShoalError) and bool(unseen)
 
-    def _open(self, game: int) -> Moment:
+    def _open(self, game: int) -> MatchStep:
         self.arrays["episode"][game] += 1
         self.arrays["taken"][game] = 0
         if game not in self.matches:
@@ -113,7 +113,7 @@ class Table:
                 self.arrays["making"][game] = False
         return self.matches[game].reset(self._seed(game))
 
-    def _advance(self, game: int) -> Moment:
+    def _advance(self, game: int) -> MatchStep:
         self.arrays["taken"][game] += 1
         return self.matches[game].step({team: self.arrays[f"{team}/action"][game] for team in self.env.teams})
 
@@ -130,10 +130,10 @@ class Table:
         about = (int(self.arrays["episode"][game]), self._seed(game), int(self.arrays["taken"][game]))
         return Fault(self.env.name, game, *about, "".join(lines))
 
-    def _write(self, game: int, moment: Moment, first: bool) -> None:
+    def _write(self, game: int, moment: MatchStep, first: bool) -> None:
         for team, spec, places in self.sides:
             glance = moment.teams[team]
-            for name, place, value in zip(Glance._fields, places, glance, strict=True):
+            for name, place, value in zip(TeamStep._fields, places, glance, strict=True):
                 self._put(place, game, value, f"the {WORDS.get(name, name)} of", spec.agents)
             if isinstance(spec.action, Discrete) and not glance.legal.all():
                 stuck = glance.alive & ~glance.legal.any(-1)

@@ -37,7 +37,7 @@ class Played(NamedTuple):
     over: Array  # [B] bool: the episode ended with the last step
 
 
-class Borrowed:
+class JaxGame:
     """Base of the three: subclasses set `name`, `teams` and perhaps `limit`, and write the first two methods."""
 
     name: str

@@ -12,11 +12,11 @@ from jax import Array
 
 from ...types import Box, Spec
 from ..game import Env
-from .base import ALONE, Borrowed, Seen, row
+from .base import ALONE, JaxGame, Seen, row
 from .options import installed, known_id, known_options, parameters, politely, space_of
 
 
-class Gymnax(Borrowed):
+class Gymnax(JaxGame):
     """A game of gymnax: a team of one."""
 
     def __init__(self, name: str, env: Any, params: Any) -> None:

@@ -15,8 +15,18 @@ from ...errors import ShoalError
 from ...types import Discrete, Spec, line_up
 from ..adapters.teams import side_of
 from ..game import Env
-from .base import ALONE, Borrowed, Seen, clock_of, pad, row
-from .options import installed, known_id, known_options, look_up, parameters, politely, space_of, unlike, widest
+from .base import ALONE, JaxGame, Seen, clock_of, pad, row
+from .options import (
+    differing_sizes,
+    installed,
+    known_id,
+    known_options,
+    look_up,
+    parameters,
+    politely,
+    space_of,
+    widest,
+)
 
 SMAX = ("SMAX", "HeuristicEnemySMAX", "LearnedPolicyEnemySMAX")
 TABLES = (  # option, the games that have it, and where the package keeps what it may be called
@@ -26,7 +36,7 @@ TABLES = (  # option, the games that have it, and where the package keeps what i
 )
 
 
-class Jaxmarl(Borrowed):
+class Jaxmarl(JaxGame):
     """A game of JaxMARL: teams by the agents' names, `ally_0` and `ally_1` are of team `ally`."""
 
     coloured = True  # teams are drawn in our colours
@@ -55,7 +65,9 @@ class Jaxmarl(Borrowed):
         names = tuple(str(agent) for agent in agents)
         acts = [space.size for space in spaces]
         action = widest(spaces, self.name)
-        return Spec(names, max(sizes), state, action, obs_sizes=unlike(sizes), action_sizes=unlike(acts))
+        return Spec(
+            names, max(sizes), state, action, obs_sizes=differing_sizes(sizes), action_sizes=differing_sizes(acts)
+        )
 
     def _lister(self) -> Callable[[Any], dict[str, Array]] | None:
         """What lists legal actions, if anything does: the base class has the method, too, but not written."""

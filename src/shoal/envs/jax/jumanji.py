@@ -13,14 +13,14 @@ from jax import Array
 from ...errors import ShoalError
 from ...types import Box, Discrete, Space, Spec
 from ..game import Env
-from .base import ALONE, Borrowed, Seen, clock_of, row
+from .base import ALONE, JaxGame, Seen, clock_of, row
 from .options import installed, known_id, known_options, numbers, parameters, politely
 
 VIEWS = ("agents_view", "searcher_views")  # parts of jumanji's observations that are each agent's own
 PRODUCT = 10_000  # most actions that several choices at once may make
 
 
-class Jumanji(Borrowed):
+class Jumanji(JaxGame):
     """A game of jumanji: a team of its agents, or of one who makes all choices at once."""
 
     def __init__(self, name: str, env: Any) -> None:

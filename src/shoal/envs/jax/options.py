@@ -81,7 +81,7 @@ def widest(spaces: list[Space], env: str) -> Space:
     return side_by_side(boxes)
 
 
-def unlike(sizes: list[int]) -> tuple[int, ...]:
+def differing_sizes(sizes: list[int]) -> tuple[int, ...]:
     """Each agent's own size, where they differ."""
     return tuple(sizes) if len(set(sizes)) > 1 else ()
 
