@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a disk says that takes no more
 
 
 class ShoalError(Exception):
     """A mistake of the user's, told in one sentence that says what to change."""
 
     exit_code = 2
+    reason = "refused"  # why a run ended, if it ended of this
     detail = ""  # such as the traceback of somebody's environment, on lines of its own
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import threading
@@ -11,10 +10,9 @@ from importlib import import_module
 
 from .. import __version__
 from ..config.trust import EVERYTHING, FLAG, Trust, trusted
-from ..errors import ShoalError, nearest
+from ..errors import FULL, ShoalError, nearest
 from .words import Trusting
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a disk says that takes no more
 INTRO = """\
 Shoal trains teams of agents.
 

@@ -28,6 +28,7 @@ class Endless(ShoalError):
     """An episode that is longer than an evaluation waits for."""
 
     exit_code = 1
+    reason = "an episode that does not end"
 
     def __init__(self, env: str, game: int, longest: int, limit: str):
         super().__init__(

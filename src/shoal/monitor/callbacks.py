@@ -59,6 +59,7 @@ class Failed(ShoalError):
     """A callback raised."""
 
     exit_code = 1
+    reason = "a callback failed"
 
 
 class Hooks:

@@ -26,6 +26,7 @@ class Diverged(ShoalError):
     """A loss is no longer a number."""
 
     exit_code = 1
+    reason = "diverged"
 
 
 class RunMetrics:

@@ -292,6 +292,8 @@ def read(run: Run) -> Run:
         summary = files.read_json(run.path / runs.SUMMARY, "a finished run")
         if summary["stopped"]:
             return replace(run, failure="it was stopped early")
+        if not runs.finished(run.path):
+            return replace(run, failure=f"{summary['reason']}: {summary['message']}")
         saved = files.read_json(run.path / runs.CONFIG, "a run folder")
         steps, scores = _scores(run)
     except (ShoalError, OSError, ValueError, KeyError) as error:

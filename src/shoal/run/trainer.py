@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import __version__, algorithms, files
+from .. import __version__, algorithms
 from ..config.config import Config
 from ..config.trust import NOTHING, Trust, needed
 from ..devices import room
@@ -37,7 +37,7 @@ from ..store import checkpoint, folder, policy_store
 from ..store.best import BestPolicy
 from ..store.metrics_file import read
 from ..store.policy_store import Best
-from ..store.summary import Result
+from ..store.summary import Result, stopped_by, write_failure
 from ..types import TrainState
 from .signals import Stop
 
@@ -163,7 +163,15 @@ class Trainer:
         return self.loop.failure or self.hooks.failure
 
     def _go(self, program: Any) -> Result:
-        """Train on to the end, save, evaluate."""
+        """Train on to the end; the summary says how it ended, whatever ended it."""
+        try:
+            return self._to_the_end(program)
+        except BaseException as error:
+            write_failure(self.path, error, self.steps, self.notes.run.seconds)
+            raise
+
+    def _to_the_end(self, program: Any) -> Result:
+        """Train, save, evaluate."""
         with contextlib.closing(checkpoint.CheckpointWriter(self.path, self.config.settings.keep)) as keeper:
             self._save(keeper)  # from here on nothing is lost
             self._train(program, keeper)
@@ -325,9 +333,9 @@ class Trainer:
             seconds=run.seconds,
             stopped=int(self.stop.signal),
             best=self.best.best,
+            reason=stopped_by(int(self.stop.signal), self.stop.hasty),
         )
-        facts = vars(result) | {"path": str(run.path), "steps_per_second": run.steps / max(run.seconds, 1e-9)}
-        files.write_json(run.path / folder.SUMMARY, facts | {"best": result.best and result.best._asdict()})
+        result.write()
         self._conclude(result)
         return result
 

@@ -27,6 +27,7 @@ from ..files import errors_name, read_json, write_json
 
 CONFIG, METRICS, EPISODES, SUMMARY = "config.json", "metrics.jsonl", "episodes.csv", "summary.json"
 GROUP = "group.json"  # of a folder that holds the runs of several seeds
+FINISHED = "finished"  # the reason of a run that was trained to its end
 LOCK = ".lock"  # held by the process that trains
 CLAIM = ".claim"  # ends the name of a file beside a folder that is about to be made
 FAULTS = "faults.jsonl"  # only if an environment on the host broke
@@ -168,7 +169,7 @@ def remove_results(path: Path) -> None:
 def unbegun(path: Path) -> bool:
     """Whether a run ended before its first checkpoint, and so before its first step."""
     saved = any(place.name.isdigit() for place in (path / CHECKPOINTS).glob("*"))
-    if saved or any((path / name).exists() for name in (SUMMARY, POLICY)):
+    if saved or (path / POLICY).exists() or finished(path):
         return False
     lines = (path / METRICS).read_text().splitlines() if (path / METRICS).exists() else []
     return not any('"env_step": 0,' not in line for line in lines[:-1])  # the last may be cut
@@ -176,7 +177,7 @@ def unbegun(path: Path) -> bool:
 
 def emptied(path: Path) -> None:
     """Without what such a run left; its config stays."""
-    for name in (METRICS, EPISODES, FAULTS):
+    for name in (METRICS, EPISODES, FAULTS, SUMMARY):
         (path / name).unlink(missing_ok=True)
     for name in (TENSORBOARD, BEST, CHECKPOINTS):
         shutil.rmtree(path / name, ignore_errors=True)
@@ -214,8 +215,11 @@ def config_of(path: Path, trust: Trust = NOTHING) -> Config:
 
 def finished(path: Path) -> bool:
     """Whether a run was trained to its end."""
-    summary = path / SUMMARY
-    return summary.exists() and not entry(read_json(summary, "a run folder"), "stopped", int)
+    if not (path / SUMMARY).exists():
+        return False
+    summary = read_json(path / SUMMARY, "a run folder")
+    stopped = entry(summary, "stopped", int)  # all that 0.1.0 said
+    return not stopped and summary.get("reason", FINISHED) == FINISHED
 
 
 def named(tree: Any) -> dict[str, Any]:

@@ -1,11 +1,19 @@
-"""What a run left behind."""
+"""What a run left behind, and why it ended: `summary.json`, which every run that began has when it has ended."""
 
 from __future__ import annotations
 
+import contextlib
+import signal
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from ..errors import FULL, ShoalError
+from ..files import write_json
+from .folder import FINISHED, SUMMARY
 from .policy_store import Best
+
+FORMAT = 1  # of the file
 
 
 @dataclass(frozen=True)
@@ -20,3 +28,37 @@ class Result:
     seconds: float  # of training alone
     stopped: int = 0  # the number of the signal that ended it early; a callback ends it as SIGTERM does
     best: Best | None = None  # the evaluation whose policy is kept in the run's `best` folder
+    reason: str = FINISHED  # why it ended
+
+    def write(self) -> None:
+        """Into its folder."""
+        facts = vars(self) | {"path": str(self.path), "best": self.best and self.best._asdict()}
+        rate = self.steps / max(self.seconds, 1e-9)
+        write_json(self.path / SUMMARY, {"format": FORMAT} | facts | {"steps_per_second": rate})
+
+
+def stopped_by(number: int, hasty: bool) -> str:
+    """The reason of a run that was told to stop: by a signal, or from within."""
+    if not number:
+        return FINISHED
+    return f"stopped by {signal.Signals(number).name}" if hasty else "stopped by a callback"
+
+
+def write_failure(path: Path, error: BaseException, steps: int, seconds: float) -> None:
+    """Why a run ended that did not end as it should; nothing if that cannot be written either."""
+    reason, message = why(error)
+    facts: dict[str, Any] = {"format": FORMAT, "reason": reason, "message": message, "stopped": 0}
+    with contextlib.suppress(OSError):
+        if not (path / SUMMARY).exists():
+            write_json(path / SUMMARY, facts | {"path": str(path), "steps": steps, "seconds": seconds})
+
+
+def why(error: BaseException) -> tuple[str, str]:
+    """The reason in a few words, and what was said."""
+    if isinstance(error, ShoalError):
+        return error.reason, str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", "it was told to end at once"
+    if isinstance(error, OSError) and error.errno in FULL:
+        return "out of disk", str(error)
+    return "crashed", f"{type(error).__name__}: {error}"

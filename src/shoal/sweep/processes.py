@@ -152,7 +152,7 @@ def clear(path: Path) -> None:
         return
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else {""}
     ours = not names or any(name.startswith(folder.CONFIG) for name in names)
-    if not ours or names & {folder.SUMMARY, folder.POLICY}:
+    if not ours or folder.POLICY in names or finished(path):
         raise ShoalError(f"{path} is in the way, and not a run that was interrupted: move it, or choose another name")
     with folder.locked(path):
         shutil.rmtree(path)

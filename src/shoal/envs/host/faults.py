@@ -29,6 +29,7 @@ class TooManyFaults(ShoalError):
     """An environment broke more often than can be borne."""
 
     exit_code = 1
+    reason = "too many faults"
 
     def __init__(self, sentence: str, last: Fault):
         super().__init__(f"{sentence} in {last.where}")
