@@ -236,8 +236,8 @@ def no_render(render_mode=None):
     ("function", "why"), [("no_mode", "give it an argument render_mode"), ("no_render", "it has no render")]
 )
 def test_an_environment_without_pictures_is_one_sentence(function, why):
-    env = Hosted(f"test_watch:{function}", {"limit": 3})
-    with pytest.raises(ShoalError, match=rf"^test_watch:{function} cannot be drawn: .*{why}[^\n]*$"):
+    env = Hosted(f"test_film:{function}", {"limit": 3})
+    with pytest.raises(ShoalError, match=rf"^test_film:{function} cannot be drawn: .*{why}[^\n]*$"):
         film.camera(env, {}, 1, True)
 
 

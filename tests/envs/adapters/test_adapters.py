@@ -576,7 +576,7 @@ def test_pictures_are_drawn_when_asked():
 
 
 def test_the_workers_need_no_jax():
-    modules = ("turns", "gym", "outward", "parallel", "how")
+    modules = ("pettingzoo_aec", "gymnasium", "to_pettingzoo", "pettingzoo", "options")
     code = (
         f"import sys; import {', '.join(f'shoal.envs.adapters.{one}' for one in modules)}; print('jax' in sys.modules)"
     )

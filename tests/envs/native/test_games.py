@@ -318,7 +318,7 @@ def test_the_game_of_the_page_keeps_the_contract_and_can_be_drawn(printed):
     views, _ = stream(game, 30)
     dead = ~views["dog"].alive
     assert dead.any() and not views["dog"].obs[dead].any() and not views["dog"].discount[dead].any()
-    assert PAGE.read_text().count("src/shoal/envs/native.py") == 1
+    assert PAGE.read_text().count("src/shoal/envs/registry.py") == 1
     game.drawable()
     state, _ = game.reset(jax.random.key(0), 1)
     assert next(iter(game.pictures([state], [{}], 0))).ndim == 3
