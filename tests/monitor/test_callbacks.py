@@ -21,7 +21,7 @@ from helpers import TINY as SMALL
 
 import shoal
 from shoal.config.config import Config
-from shoal.engine.loop import Loop, bare
+from shoal.engine.loop import Loop, without_device_axis
 from shoal.envs import Env, make
 from shoal.errors import ShoalError
 from shoal.monitor import trackers
@@ -230,7 +230,7 @@ def learnt(env: Env, names: dict[str, str]) -> set[str]:
         player.join(team, players, 4, None)
     loop, rng = Loop(env, players, games=4, window=10, steps=1000), np.random.default_rng(0)
     state = jax.eval_shape(loop._open_all, {team: p.init(rng) for team, p in players.items()}, jax.random.key(0))
-    metrics = jax.eval_shape(on_devices(lambda state: loop.iteration(bare(state), None)[1]), state)
+    metrics = jax.eval_shape(on_devices(lambda state: loop.iteration(without_device_axis(state), None)[1]), state)
     return {f"<team>/{name}" for team in players for name in metrics.learning[team]}
 
 
