@@ -121,3 +121,9 @@ def test_the_same_from_python(tmp_path: Path, capsys: pytest.CaptureFixture) -> 
     tiny = {"hidden": 4, "evaluations": 0, "eval_episodes": 2, "out": str(tmp_path)}
     result = shoal.train("dqn", "test/identity", steps=100, **tiny)
     assert "games 128 does not fit 100 steps: using 4" in capsys.readouterr().out and result.steps >= 100
+
+
+@pytest.mark.parametrize("name", ["ppo", "qmix"])
+def test_fewer_games_than_devices_are_refused_in_a_sentence(name: str) -> None:
+    with pytest.raises(ShoalError, match="games cannot be shared evenly by 2 devices"):
+        shoal.train(name, "test/identity", steps=400, games=1, devices=2, quiet=True)
