@@ -32,11 +32,11 @@ from hypothesis import strategies as st
 from shoal import algorithms, envs
 from shoal.cli import campaign as campaign_command
 from shoal.cli import report as report_command
-from shoal.cli.main import main
+from shoal.cli.main import COMMANDS, _command, main
 from shoal.config import campaign
 from shoal.config.settings import Settings
 from shoal.engine import loop
-from shoal.envs import check
+from shoal.envs import watched_check
 from shoal.monitor import film
 from shoal.monitor.console import Console
 from shoal.run import trainer
@@ -137,6 +137,8 @@ def planned(config: Any, *_: Any, **__: Any) -> Any:
 @contextlib.contextmanager
 def cut() -> Iterator[None]:
     """Nothing is trained, played or checked; tyro need not read our source again for every command."""
+    for word in COMMANDS:  # a command imported below would keep what stands in for a while
+        _command(word)
     with contextlib.ExitStack() as stack:
         for owner, name, instead in (
             (trainer, "train", planned),
@@ -147,7 +149,7 @@ def cut() -> Iterator[None]:
             (campaign, "save", reach),
             (campaign_command, "publish", reach),
             (report_command, "publish", reach),
-            (check, "check", reach),
+            (watched_check, "check_env", reach),
             (inspect, "findsource", functools.cache(inspect.findsource)),
         ):
             stack.enter_context(patch.object(owner, name, instead))
