@@ -3,9 +3,9 @@
     python benchmarks/bench.py            # every workload, about 15 minutes
     python benchmarks/bench.py ippo-mlp   # some of them
 
-Every measurement runs in a process of its own, so that compile times and peak memory are its own. Training rates
-count valid environment steps (the dummy step that reopens a game is not one) after compilation, the best of several
-calls. Writes `benchmarks/results/bench.json` and a table.
+Every measurement runs in a process of its own, so that compile times and peak memory are its own.
+Training rates count valid environment steps (the dummy step that reopens a game is not one) after
+compilation, the best of several calls. Writes `benchmarks/results/bench.json` and a table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from pathlib import Path
 SECONDS = 8.0  # that a workload runs for once compiled
 RESULTS = Path(__file__).parent / "results" / "bench.json"
 
-# name: algorithm, options, games, window, what a peer reaches on one such core with the same work, and who
+# name: algorithm, options, games, window, what a peer reaches on one such core with the same work,
+# and who
 GRU = {
     "torso": "gru",
     "batch": 32,
@@ -41,15 +42,50 @@ EPISODES = {
     "capacity": 125_000,
 }  # EPyMARL's: 32 episodes after each episode
 TRAINING = {
-    "ippo-mlp": ("ppo", {"lr": 2.5e-4, "normalise_value": False}, 16, 128, 32_500, "JaxMARL 0.2.0 IPPO"),
-    "ippo-gru": ("ppo", {"torso": "gru", "hidden": 128, "share_torso": True}, 16, 128, 3_490, "JaxMARL 0.2.0 IPPO-RNN"),
-    "mappo-gru": ("mappo", {"torso": "gru", "hidden": 128}, 16, 128, 1_850, "JaxMARL 0.2.0 MAPPO-RNN"),
-    "coma-gru": ("coma", {"torso": "gru", "hidden": 64, "critic_epochs": 0}, 10, 25, 544, "EPyMARL COMA"),
+    "ippo-mlp": (
+        "ppo",
+        {"lr": 2.5e-4, "normalise_value": False},
+        16,
+        128,
+        32_500,
+        "JaxMARL 0.2.0 IPPO",
+    ),
+    "ippo-gru": (
+        "ppo",
+        {"torso": "gru", "hidden": 128, "share_torso": True},
+        16,
+        128,
+        3_490,
+        "JaxMARL 0.2.0 IPPO-RNN",
+    ),
+    "mappo-gru": (
+        "mappo",
+        {"torso": "gru", "hidden": 128},
+        16,
+        128,
+        1_850,
+        "JaxMARL 0.2.0 MAPPO-RNN",
+    ),
+    "coma-gru": (
+        "coma",
+        {"torso": "gru", "hidden": 64, "critic_epochs": 0},
+        10,
+        25,
+        544,
+        "EPyMARL COMA",
+    ),
     "qmix-gru": ("qmix", GRU | {"embedding": 32, "hyper": 128}, 8, 27, 8_880, "JaxMARL 0.2.0 QMIX"),
     "vdn-gru": ("vdn", GRU, 8, 27, 12_100, "JaxMARL 0.2.0 VDN"),
     "iql-gru": ("dqn", GRU, 8, 27, 12_600, "JaxMARL 0.2.0 IQL"),
     "qmix-mlp": ("qmix", EPISODES, 1, 25, 332, "EPyMARL QMIX"),
-    "maddpg-gru": ("maddpg", EPISODES | {"torso": "gru", "hidden": 128}, 1, 25, 144, "EPyMARL MADDPG"),
+    "maddpg-gru": (
+        "maddpg",
+        EPISODES | {"torso": "gru", "hidden": 128},
+        1,
+        25,
+        144,
+        "EPyMARL MADDPG",
+    ),
     "vdn-1m": ("vdn", {"capacity": 1_000_000, "warmup": 0}, 32, 25, None, ""),
     "mappo-preset": ("mappo", {"lr": 2e-3, "epochs": 10, "minibatches": 1}, 128, 25, None, ""),
 }
@@ -59,7 +95,8 @@ SEEDS = {  # runs of --seeds 4: algorithm, steps
     "seeds-mappo": ("mappo", 1_000_000),
 }
 SEEDS_ROUNDS = 1  # of both ways in turn; three agreed within 1 %
-HOST = {"host-spread": ("pz:mpe2.simple_spread_v3", {"max_cycles": 25}, 128, 25)}  # id, options, games, window
+# id, options, games, window
+HOST = {"host-spread": ("pz:mpe2.simple_spread_v3", {"max_cycles": 25}, 128, 25)}
 
 
 def time_training(name: str, devices: int, seconds: float) -> dict:
@@ -79,7 +116,8 @@ def time_training(name: str, devices: int, seconds: float) -> dict:
     program = loop.program(calls).lower(state).compile()
     compiled = time.perf_counter() - began
     if seconds:
-        state, _ = jax.block_until_ready(program(state))  # a replay has nothing to learn from in its first iteration
+        # a replay has nothing to learn from in its first iteration
+        state, _ = jax.block_until_ready(program(state))
     rates, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end:
         before, began = int(state.steps), time.perf_counter()
@@ -91,7 +129,8 @@ def time_training(name: str, devices: int, seconds: float) -> dict:
 
 
 def time_host(name: str, cores: int, seconds: float) -> dict:
-    """Training with games on the host, and how fast they are played at random by nothing but their package."""
+    """Training with games on the host, and how fast they are played at random by nothing but their
+    package."""
     import jax
 
     from shoal.algorithms import find
@@ -113,15 +152,21 @@ def time_host(name: str, cores: int, seconds: float) -> dict:
             before, began = int(state.steps), time.perf_counter()
             state, _ = jax.block_until_ready(program(state))
             rates.append((int(state.steps) - before) / (time.perf_counter() - began))
-    raw = (raw + raw_rate(env_id.removeprefix("pz:"), options, cores, seconds)) / 2  # before and after
+    # before and after
+    raw = (raw + raw_rate(env_id.removeprefix("pz:"), options, cores, seconds)) / 2
     row = summary(rates, compiled)
-    return row | ({"raw_steps_per_s": raw, "share_of_raw": row["median_steps_per_s"] / raw} if rates else {})
+    return row | (
+        {"raw_steps_per_s": raw, "share_of_raw": row["median_steps_per_s"] / raw} if rates else {}
+    )
 
 
 def raw_rate(module: str, options: dict, cores: int, seconds: float) -> float:
     """Steps per second of so many processes at once, each playing at random."""
     command = [sys.executable, __file__, "--raw", module, json.dumps(options), str(seconds)]
-    players = [subprocess.Popen([*command, str(core)], stdout=subprocess.PIPE, text=True) for core in range(cores)]
+    players = [
+        subprocess.Popen([*command, str(core)], stdout=subprocess.PIPE, text=True)
+        for core in range(cores)
+    ]
     return sum(float(player.communicate()[0].splitlines()[-1]) for player in players)
 
 
@@ -145,7 +190,11 @@ def play_raw(module: str, options: dict, seconds: float, core: int) -> None:
 def summary(rates: list[float], compiled: float) -> dict:
     if not rates:
         return {"compile_s": compiled}
-    return {"steps_per_s": max(rates), "median_steps_per_s": sorted(rates)[len(rates) // 2], "compile_s": compiled}
+    return {
+        "steps_per_s": max(rates),
+        "median_steps_per_s": sorted(rates)[len(rates) // 2],
+        "compile_s": compiled,
+    }
 
 
 def time_games(name: str, devices: int, seconds: float) -> dict:
@@ -161,10 +210,15 @@ def time_games(name: str, devices: int, seconds: float) -> dict:
 
     def step(carry, now):
         key, action = now
-        return env.step(key, carry[0], {"agent": action}), None  # the views are carried, so each step makes them
+        # the views are carried, so each step makes them
+        return env.step(key, carry[0], {"agent": action}), None
 
     began = time.perf_counter()
-    program = jax.jit(lambda opening: jax.lax.scan(step, opening, (keys, actions))[0]).lower(opening).compile()
+    program = (
+        jax.jit(lambda opening: jax.lax.scan(step, opening, (keys, actions))[0])
+        .lower(opening)
+        .compile()
+    )
     compiled = time.perf_counter() - began
     rates, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end:
@@ -175,15 +229,26 @@ def time_games(name: str, devices: int, seconds: float) -> dict:
 
 
 def time_seeds(name: str) -> dict:
-    """Four seeds side by side against the same four one after another: whole commands, each way with a cold cache."""
+    """Four seeds side by side against the same four one after another: whole commands, each way
+    with a cold cache."""
     rounds = []
     for _ in range(SEEDS_ROUNDS):
         with tempfile.TemporaryDirectory() as folder:
-            ways = {"apart": [["--seed", str(k), "--devices", "1"] for k in range(4)], "together": [["--seeds", "4"]]}
-            rounds.append({way: time_commands(name, commands, Path(folder) / way) for way, commands in ways.items()})
+            ways = {
+                "apart": [["--seed", str(k), "--devices", "1"] for k in range(4)],
+                "together": [["--seeds", "4"]],
+            }
+            rounds.append(
+                {
+                    way: time_commands(name, commands, Path(folder) / way)
+                    for way, commands in ways.items()
+                }
+            )
     ratios = sorted(one["apart"]["wall_s"] / one["together"]["wall_s"] for one in rounds)
     places = min(len(os.sched_getaffinity(0)), 4)
-    training = sorted(one["apart"]["training_s"] / one["together"]["training_s"] * places for one in rounds)
+    training = sorted(
+        one["apart"]["training_s"] / one["together"]["training_s"] * places for one in rounds
+    )
     middle = len(rounds) // 2
     return {"speedup": ratios[middle], "training_speedup": training[middle], "rounds": rounds}
 
@@ -219,7 +284,9 @@ def child(name: str, cores: int, seconds: float) -> None:
 
     jax.config.update("jax_num_cpu_devices", cores)
     kind = next(
-        time for time, names in {time_games: GAMES, time_host: HOST, time_training: TRAINING}.items() if name in names
+        time
+        for time, names in {time_games: GAMES, time_host: HOST, time_training: TRAINING}.items()
+        if name in names
     )
     result = kind(name, cores, seconds)
     result["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -227,7 +294,8 @@ def child(name: str, cores: int, seconds: float) -> None:
 
 
 def measure(name: str, cores: int, cache: str, seconds: float) -> dict:
-    """In a fresh process; the cache folder decides whether it compiles cold or warm. Runs for so many seconds."""
+    """In a fresh process; the cache folder decides whether it compiles cold or warm. Runs for so
+    many seconds."""
     env = os.environ | {
         "JAX_COMPILATION_CACHE_DIR": cache,
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",
@@ -245,7 +313,10 @@ def main(names: list[str]) -> None:
         sys.exit(f"unknown workload {', '.join(sorted(unknown))}; there are {', '.join(there)}")
     every = len(os.sched_getaffinity(0))
     rows = []
-    print(f"{'workload':14}{'cores':>6}{'steps/s':>12}{'compile s':>11}{'warm s':>8}{'MB':>7}  against")
+    print(
+        f"{'workload':14}{'cores':>6}{'steps/s':>12}{'compile s':>11}{'warm s':>8}{'MB':>7} "
+        f" against"
+    )
     for name in [name for name in names or there if name not in SEEDS]:
         both = name in HOST or (name in TRAINING and TRAINING[name][2] % every == 0)
         for cores in (1, every) if both else (1,):
@@ -261,7 +332,9 @@ def main(names: list[str]) -> None:
     kept = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() and names else []
     kept = [row for row in kept if row["workload"] not in {row["workload"] for row in rows}]
     RESULTS.write_text(
-        json.dumps({"machine": platform.processor() or platform.machine(), "rows": kept + rows}, indent=1)
+        json.dumps(
+            {"machine": platform.processor() or platform.machine(), "rows": kept + rows}, indent=1
+        )
     )
 
 
@@ -276,7 +349,10 @@ def _line(row: dict, rows: list[dict]) -> str:
         row["speedup"] = row["steps_per_s"] / single["steps_per_s"]
         notes.append(f"{row['speedup']:.2f} x one core")
     if "share_of_raw" in row:
-        notes.append(f"{row['share_of_raw']:.2f} x random play of the package alone ({row['raw_steps_per_s']:,.0f})")
+        notes.append(
+            f"{row['share_of_raw']:.2f} x random play of the package alone"
+            f" ({row['raw_steps_per_s']:,.0f})"
+        )
     return (
         f"{row['workload']:14}{row['cores']:>6}{row['steps_per_s']:>12,.0f}{row['compile_s']:>11.1f}"
         f"{row['warm_compile_s']:>8.1f}{row['peak_mb']:>7.0f}  {'; '.join(notes)}"
@@ -285,7 +361,8 @@ def _line(row: dict, rows: list[dict]) -> str:
 
 def _seeds_line(row: dict) -> str:
     return (
-        f"{row['workload']:14}{row['cores']:>6}  {row['speedup']:.2f} x the four seeds one after another"
+        f"{row['workload']:14}{row['cores']:>6}  {row['speedup']:.2f} x the four seeds one"
+        f" after another"
         f" ({row['training_speedup']:.2f} x in training alone)"
     )
 

@@ -1,11 +1,12 @@
-"""What scripted players reach that know more than any agent does: how to read the scores of `learning.py`.
+"""What scripted players reach that know more than any agent does: how to read the scores of
+`learning.py`.
 
     python benchmarks/ceilings.py
 
-Each player steers along the axis on which it is furthest from its target, braking for its own speed; the braking
-distance is the best of several. On simple_spread targets are the cheapest assignment of landmarks to agents; on
-speaker-listener the landmark meant, known from the first step on, or only from the second, when a message can first
-have arrived.
+Each player steers along the axis on which it is furthest from its target, braking for its own
+speed; the braking distance is the best of several. On simple_spread targets are the cheapest
+assignment of landmarks to agents; on speaker-listener the landmark meant, known from the first step
+on, or only from the second, when a message can first have arrived.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def play(env_id: str, targets, agents: slice, idle: int, brake: float) -> float:
     for t in range(STEPS):
         moves = np.zeros((env.teams["agent"].n, GAMES), np.int32)
         if t >= idle:
-            moves[agents] = steer(np.array(state.world.pos)[agents], np.array(state.world.vel)[agents], target, brake)
+            moves[agents] = steer(
+                np.array(state.world.pos)[agents], np.array(state.world.vel)[agents], target, brake
+            )
         state, views = step(jax.random.key(t), state, {"agent": moves.T})
         earned += float(views["agent"].reward.mean())
     return earned
@@ -62,7 +65,9 @@ def main() -> None:
     spread = max(play("mpe/simple_spread", cheapest, slice(None), 0, brake) for brake in brakes)
     print(f"simple_spread, cheapest assignment: p = {spread:.2f}")
     for idle, how in ((0, "landmark known at once"), (1, "known after one step")):
-        p = max(play("mpe/simple_speaker_listener", meant, slice(1, 2), idle, brake) for brake in brakes)
+        p = max(
+            play("mpe/simple_speaker_listener", meant, slice(1, 2), idle, brake) for brake in brakes
+        )
         print(f"simple_speaker_listener, {how}: p = {p:.2f}, sum of two {2 * p:.2f}")
 
 

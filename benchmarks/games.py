@@ -1,11 +1,12 @@
-"""Level-based foraging and the robot warehouse: the packages and our native games, side by side on one core.
+"""Level-based foraging and the robot warehouse: the packages and our native games, side by side on
+one core.
 
     python benchmarks/games.py                     # about 5 minutes
     python benchmarks/games.py rware/tiny-2ag      # some of them
     python benchmarks/games.py --games 128         # another batch; 1024 unless told
 
-Both play at random, for the same time, in turn: what is told is the median of the rounds, in steps of a whole game per
-second. Writes `benchmarks/results/games.json` and a table.
+Both play at random, for the same time, in turn: what is told is the median of the rounds, in steps
+of a whole game per second. Writes `benchmarks/results/games.json` and a table.
 """
 
 from __future__ import annotations
@@ -45,10 +46,15 @@ def native(env_id: str, games: int) -> Callable[[], float]:
     actions = jax.random.randint(jax.random.key(1), (STEPS, games, spec.n), 0, spec.action.size)
 
     def step(carry: Any, now: Any) -> tuple[Any, None]:
-        return env.step(now[0], carry[0], {"agent": now[1]}), None  # the views are carried, so each step makes them
+        # the views are carried, so each step makes them
+        return env.step(now[0], carry[0], {"agent": now[1]}), None
 
     opening = jax.jit(env.reset, static_argnums=1)(jax.random.key(0), games)
-    program = jax.jit(lambda opening: jax.lax.scan(step, opening, (keys, actions))[0]).lower(opening).compile()
+    program = (
+        jax.jit(lambda opening: jax.lax.scan(step, opening, (keys, actions))[0])
+        .lower(opening)
+        .compile()
+    )
     now = jax.block_until_ready(program(opening))
 
     def play() -> float:
@@ -91,7 +97,9 @@ def package(env_id: str) -> Callable[[], float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("ids", nargs="*", default=IDS)
     parser.add_argument("--games", type=int, default=1024, help="of ours in a batch")
     given = parser.parse_args()
@@ -105,7 +113,11 @@ def main() -> None:
                 rates[side].append(play())
         row = {side: median(found) for side, found in rates.items()}
         rows[env_id] = row | {"ratio": row["shoal"] / row["package"], "games": given.games}
-        print(f"{env_id:22s} {row['package']:10,.0f} {row['shoal']:12,.0f} {rows[env_id]['ratio']:8.0f}x", flush=True)
+        print(
+            f"{env_id:22s} {row['package']:10,.0f} {row['shoal']:12,.0f}"
+            f" {rows[env_id]['ratio']:8.0f}x",
+            flush=True,
+        )
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(rows, indent=2) + "\n")
 

@@ -1,16 +1,18 @@
-"""Runs that are killed at random moments and resumed, against the same runs left alone: the same to the bit?
+"""Runs that are killed at random moments and resumed, against the same runs left alone: the same to
+the bit?
 
     python benchmarks/kills.py                 # 200 kills, two runs at a time
     python benchmarks/kills.py --kills 20
 
-Each configuration is trained once without a pause. Then again and again in a process of its own that gets `kill -9` at
-ten moments in a row, each followed by `shoal resume`, and then goes on to its end. Every second kill waits for a
-checkpoint to be under way and strikes within milliseconds; the others fall up to a second after one is complete, or
-within four seconds of the start of the process.
-Of a run on a compiled game the last checkpoint, the final and the best policy, the logs without their timings, the
-episodes and the scores must be equal, bytes or values. Of one on the host, whose environments cannot be saved, what is
-left must be whole: it ends, no log point or evaluation is there twice or missing, its last checkpoint is good.
-A table is printed, and all of it written to `benchmarks/results/kills.json`.
+Each configuration is trained once without a pause. Then again and again in a process of its own
+that gets `kill -9` at ten moments in a row, each followed by `shoal resume`, and then goes on to
+its end. Every second kill waits for a checkpoint to be under way and strikes within milliseconds;
+the others fall up to a second after one is complete, or within four seconds of the start of the
+process. Of a run on a compiled game the last checkpoint, the final and the best policy, the logs
+without their timings, the episodes and the scores must be equal, bytes or values. Of one on the
+host, whose environments cannot be saved, what is left must be whole: it ends, no log point or
+evaluation is there twice or missing, its last checkpoint is good. A table is printed, and all of it
+written to `benchmarks/results/kills.json`.
 """
 
 from __future__ import annotations
@@ -40,25 +42,32 @@ CLOCKS = {"seconds", "steps_per_second", "sha256"}  # what differs between equal
 SMALL = "--hidden 8 --layers 1 --games 8 --window 5 --eval-episodes 4 --evaluations 5 --keep 3"
 REPLAY = f"{SMALL} --warmup 200 --capacity 2000 --batch 4 --length 4 --updates 2"
 RUNS = {
-    "ppo, recurrent": f"ppo test/mortal {SMALL} --torso gru --minibatches 1 --devices 1 --steps 2e5 --save-every 2e3",
-    "dqn, prioritised, 2 devices": f"dqn test/mortal {REPLAY} --priority 0.6 --devices 2 --steps 6e4 --save-every 600",
-    "qmix, prioritised, 2 devices": f"qmix mpe/simple_spread --no-preset {REPLAY} --torso gru --priority 0.6"
+    "ppo, recurrent": f"ppo test/mortal {SMALL} --torso gru --minibatches 1 --devices 1 --steps"
+    f" 2e5 --save-every 2e3",
+    "dqn, prioritised, 2 devices": f"dqn test/mortal {REPLAY} --priority 0.6 --devices 2"
+    f" --steps 6e4 --save-every 600",
+    "qmix, prioritised, 2 devices": f"qmix mpe/simple_spread --no-preset {REPLAY} --torso gru"
+    f" --priority 0.6"
     " --devices 2 --steps 4e4 --save-every 400",
-    "maddpg, two teams": f"maddpg mpe/simple_tag --no-preset {REPLAY} --devices 1 --steps 3e4 --save-every 300",
-    "ppo on the host": f"ppo gym:CartPole-v1 --no-preset {SMALL} --minibatches 1 --workers 0 --steps 2e4"
+    "maddpg, two teams": f"maddpg mpe/simple_tag --no-preset {REPLAY} --devices 1 --steps 3e4"
+    f" --save-every 300",
+    "ppo on the host": f"ppo gym:CartPole-v1 --no-preset {SMALL} --minibatches 1 --workers 0"
+    f" --steps 2e4"
     " --save-every 200",
 }
 HOSTED = ("ppo on the host",)
 
 
 class MatchStep(NamedTuple):
-    """When to kill: so many seconds after the process starts, saves a checkpoint, or begins to write one."""
+    """When to kill: so many seconds after the process starts, saves a checkpoint, or begins to
+    write one."""
 
     once: str
     after: float
 
 
-MOMENTS = (("writes", 0.004), ("saves", 1.0), ("writes", 0.004), ("starts", 4.0))  # one after the other; the longest
+# one after the other; the longest
+MOMENTS = (("writes", 0.004), ("saves", 1.0), ("writes", 0.004), ("starts", 4.0))
 
 
 class Kill(NamedTuple):
@@ -73,7 +82,10 @@ class Kill(NamedTuple):
 
 def shoal(words: str, home: Path) -> subprocess.Popen:
     """A command in a process of its own."""
-    cache = {"JAX_COMPILATION_CACHE_DIR": str(home / "xla"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    cache = {
+        "JAX_COMPILATION_CACHE_DIR": str(home / "xla"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
     with (home / "log").open("a") as log:
         command = [sys.executable, "-m", "shoal", *words.split()]
         return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | cache, cwd=home)
@@ -87,7 +99,9 @@ def finished(process: subprocess.Popen, home: Path) -> None:
 def newest(run: Path) -> int:
     """Steps of its newest checkpoint."""
     folder = run / "checkpoints"
-    names = [path.name for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
+    names = (
+        [path.name for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
+    )
     return max(map(int, names), default=-1)
 
 
@@ -138,26 +152,41 @@ def tormented(words: str, run: Path, home: Path, seed: int) -> list[Kill]:
     return kills
 
 
-# -- comparing --------------------------------------------------------------------------------------------------------
+# -- comparing -------------------------------------------------------------------------------------
 
 
 def bare(plain: Any) -> Any:
     """Without what clocks told, and where it lies."""
     if isinstance(plain, dict):
-        return {key: bare(value) for key, value in plain.items() if key not in CLOCKS | {"name", "path"}}
+        return {
+            key: bare(value) for key, value in plain.items() if key not in CLOCKS | {"name", "path"}
+        }
     return plain
 
 
 def content(run: Path) -> dict[str, Any]:
     """All that a run left behind and another like it must leave too."""
     last = run / "checkpoints" / f"{newest(run):012d}"
-    arrays = [last / "state.safetensors", *(run / folder / "weights.safetensors" for folder in ("policy", "best"))]
-    texts = [last / "checkpoint.json", *(run / folder / "policy.json" for folder in ("policy", "best"))]
+    arrays = [
+        last / "state.safetensors",
+        *(run / folder / "weights.safetensors" for folder in ("policy", "best")),
+    ]
+    texts = [
+        last / "checkpoint.json",
+        *(run / folder / "policy.json" for folder in ("policy", "best")),
+    ]
     found: dict[str, Any] = {
-        str(path.relative_to(run)): path.read_bytes() for path in [*arrays, run / "episodes.csv"] if path.exists()
+        str(path.relative_to(run)): path.read_bytes()
+        for path in [*arrays, run / "episodes.csv"]
+        if path.exists()
     }
-    found |= {str(path.relative_to(run)): bare(json.loads(path.read_text())) for path in texts if path.exists()}
-    found[str(texts[0].relative_to(run))].pop("logs")  # how long they are depends on the digits of timings
+    found |= {
+        str(path.relative_to(run)): bare(json.loads(path.read_text()))
+        for path in texts
+        if path.exists()
+    }
+    # how long they are depends on the digits of timings
+    found[str(texts[0].relative_to(run))].pop("logs")
     lines = (run / "metrics.jsonl").read_text().splitlines()
     found["metrics.jsonl"] = [bare(json.loads(line)) for line in lines]
     return found | {"summary.json": bare(json.loads((run / "summary.json").read_text()))}
@@ -166,7 +195,9 @@ def content(run: Path) -> dict[str, Any]:
 def differences(run: Path, whole: Path) -> list[str]:
     """Names of what is not the same."""
     ours, theirs = content(run), content(whole)
-    return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+    return sorted(
+        name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)
+    )
 
 
 def flaws(run: Path) -> list[str]:
@@ -175,7 +206,9 @@ def flaws(run: Path) -> list[str]:
     evaluated = [line["env_step"] for line in lines if "evaluation/length" in line]
     logged = [line["env_step"] for line in lines if "evaluation/length" not in line]
     with (run / "episodes.csv").open(newline="") as file:
-        rows = collections.Counter((row["env_step"], row["episode"], row["agent"]) for row in csv.DictReader(file))
+        rows = collections.Counter(
+            (row["env_step"], row["episode"], row["agent"]) for row in csv.DictReader(file)
+        )
     settings = json.loads((run / "config.json").read_text())["settings"]
     wrong = {
         "log points twice or out of order": logged != sorted(set(logged)),
@@ -188,11 +221,13 @@ def flaws(run: Path) -> list[str]:
     return [name for name, is_so in wrong.items() if is_so]
 
 
-# -- all of it --------------------------------------------------------------------------------------------------------
+# -- all of it -------------------------------------------------------------------------------------
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--at-once", type=int, default=2)
     asked = parser.parse_args()
@@ -203,10 +238,18 @@ def main() -> None:
         for row in pool.map(lambda name: record(name, homes[name], quota), RUNS):
             rows.append(row)
             print(told(row), flush=True)
-    total = {key: sum(row[key] for row in rows) for key in ("kills", "writing", "before_saving", "runs", "mismatches")}
+    total = {
+        key: sum(row[key] for row in rows)
+        for key in ("kills", "writing", "before_saving", "runs", "mismatches")
+    }
     print(told({"name": "all"} | total))
     command = " ".join(["python", "benchmarks/kills.py", *sys.argv[1:]])
-    facts = {"command": command, "seconds": round(time.monotonic() - start), **total, "configurations": rows}
+    facts = {
+        "command": command,
+        "seconds": round(time.monotonic() - start),
+        **total,
+        "configurations": rows,
+    }
     RESULTS.write_text(json.dumps(facts, indent=1) + "\n")
     sys.exit(1 if total["mismatches"] else 0)
 
@@ -243,7 +286,8 @@ def record(name: str, home: Path, quota: int) -> dict[str, Any]:
 def told(row: dict[str, Any]) -> str:
     """A line of the table."""
     return (
-        f"{row['name']:30} {row['kills']:4} kills in {row['runs']:3} runs, {row['writing']:3} while a checkpoint was"
+        f"{row['name']:30} {row['kills']:4} kills in {row['runs']:3} runs, {row['writing']:3}"
+        f" while a checkpoint was"
         f" being written, {row['before_saving']:3} before the first: {row['mismatches']} mismatches"
     )
 

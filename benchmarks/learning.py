@@ -4,12 +4,13 @@
     python benchmarks/learning.py mappo mpe/simple_spread  # one pair
     python benchmarks/learning.py --seeds 5 coma           # one algorithm on all its tasks
 
-A run is `shoal train <algorithm> <env> --seed <seed> --devices 1`, with its preset; `a vs b` is `--team adversary=a
---team agent=b`, scored by the adversaries. A score is the mean over 1,000 greedy episodes on games of their own; for
-speaker-listener the sum of both agents, for matrix games one agent's sum of payoffs, elsewhere one agent's return p.
-Games of Gymnasium are stepped on the host, in the same process (`--workers 0`), and scored by 100 episodes.
-Seconds are of training alone, after compilation. Runs already in `benchmarks/results/learning.json` are not repeated
-unless `--again` is given.
+A run is `shoal train <algorithm> <env> --seed <seed> --devices 1`, with its preset; `a vs b` is
+`--team adversary=a --team agent=b`, scored by the adversaries. A score is the mean over 1,000
+greedy episodes on games of their own; for speaker-listener the sum of both agents, for matrix games
+one agent's sum of payoffs, elsewhere one agent's return p. Games of Gymnasium are stepped on the
+host, in the same process (`--workers 0`), and scored by 100 episodes. Seconds are of training
+alone, after compilation. Runs already in `benchmarks/results/learning.json` are not repeated unless
+`--again` is given.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ VALUE = ("dqn", "vdn", "qmix", "cwqmix", "owqmix", "qplex", "qtran")
 CAMPAIGN = [
     *[(algorithm, SPREAD, {}) for algorithm in ("mappo", "ppo", "maa2c", "coma", "a2c")],
     *[(algorithm, SPREAD, {}) for algorithm in ("qmix", "vdn", "dqn", "maddpg")],
-    *[(algorithm, SPREAD, {"continuous_actions": True}) for algorithm in ("maddpg", "matd3", "masac")],
+    *[
+        (algorithm, SPREAD, {"continuous_actions": True})
+        for algorithm in ("maddpg", "matd3", "masac")
+    ],
     *[(algorithm, LISTENER, {}) for algorithm in ("mappo", "qmix", "maddpg")],
     *[(f"{algorithm} vs random", TAG, {}) for algorithm in ("qmix", "maddpg")],
     *[(f"{algorithm} vs {algorithm}", TAG, {}) for algorithm in ("dqn", "maddpg")],
@@ -57,20 +61,34 @@ def child(algorithm: str, env: str, options: dict, seed: int, core: int) -> dict
 
     hunter, _, prey = algorithm.partition(" vs ")
     team = "adversary" if prey else "agent"
-    who = {"ids": (env,), "teams": {"adversary": hunter, "agent": prey}} if prey else {"ids": (algorithm, env)}
+    who = (
+        {"ids": (env,), "teams": {"adversary": hunter, "agent": prey}}
+        if prey
+        else {"ids": (algorithm, env)}
+    )
     with tempfile.TemporaryDirectory() as out:
-        result = shoal.train(*who.pop("ids"), **who, env=options, **settings(env), seed=seed, out=out, quiet=True)
-        lines = [json.loads(line) for line in (result.path / "metrics.jsonl").read_text().splitlines()]
+        result = shoal.train(
+            *who.pop("ids"), **who, env=options, **settings(env), seed=seed, out=out, quiet=True
+        )
+        lines = [
+            json.loads(line) for line in (result.path / "metrics.jsonl").read_text().splitlines()
+        ]
         player = shoal.load(result.path)
         episodes = HOST_EPISODES if env.startswith(HOST) else EPISODES
-        scores = {how: player.evaluate(episodes, how == "greedy", 12345).score()[team] for how in ("greedy", "sampled")}
+        scores = {
+            how: player.evaluate(episodes, how == "greedy", 12345).score()[team]
+            for how in ("greedy", "sampled")
+        }
     factor = AGENTS_SUMMED.get(env, 1)
     curve = [
         (line["env_step"], line["seconds"], factor * line[f"evaluation/{team}/return"])
         for line in lines
         if f"evaluation/{team}/return" in line
     ]
-    reached = {str(level): next((point[:2] for point in curve if point[2] >= level), None) for level in LEVELS}
+    reached = {
+        str(level): next((point[:2] for point in curve if point[2] >= level), None)
+        for level in LEVELS
+    }
     return {how: factor * score for how, score in scores.items()} | {
         "steps": result.steps,
         "seconds": result.seconds,
@@ -81,7 +99,8 @@ def child(algorithm: str, env: str, options: dict, seed: int, core: int) -> dict
 
 
 def settings(env: str) -> dict:
-    """Where a run plays, and how closely it is watched: a game on the host plays its evaluations slowly."""
+    """Where a run plays, and how closely it is watched: a game on the host plays its evaluations
+    slowly."""
     if env.startswith(HOST):
         return {"workers": 0, "evaluations": 4, "eval_episodes": 16}
     return {"devices": 1, "evaluations": 40, "eval_episodes": 200}
@@ -97,10 +116,17 @@ def run(task: tuple, cores: SimpleQueue) -> dict:
         out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     finally:
         cores.put(core)
-    row = {"algorithm": algorithm, "env": env, "options": options, "seed": seed} | json.loads(out.splitlines()[-1])
-    where = ", ".join(f"{level} after {at[1]:.0f} s" for level, at in row["reached"].items() if at and env == SPREAD)
+    row = {"algorithm": algorithm, "env": env, "options": options, "seed": seed} | json.loads(
+        out.splitlines()[-1]
+    )
+    where = ", ".join(
+        f"{level} after {at[1]:.0f} s"
+        for level, at in row["reached"].items()
+        if at and env == SPREAD
+    )
     print(
-        f"{algorithm} {env} seed {seed}: greedy {row['greedy']:.2f}, sampled {row['sampled']:.2f} after"
+        f"{algorithm} {env} seed {seed}: greedy {row['greedy']:.2f}, sampled"
+        f" {row['sampled']:.2f} after"
         f" {row['steps'] / 1e6:.2f}M steps, {row['seconds']:.0f} s; {where}",
         flush=True,
     )
@@ -114,11 +140,14 @@ def key(row: dict) -> tuple:
 def table(rows: list[dict]) -> str:
     """Markdown, a line per algorithm and task."""
     lines = [
-        "| algorithm | task | seeds | greedy, mean ± deviation (each) | sampled | steps | seconds | to −11 | to −8 |",
+        "| algorithm | task | seeds | greedy, mean ± deviation (each) | sampled | steps |"
+        " seconds | to −11 | to −8 |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for algorithm, env, options in CAMPAIGN:
-        mine = [r for r in rows if (r["algorithm"], r["env"], r["options"]) == (algorithm, env, options)]
+        mine = [
+            r for r in rows if (r["algorithm"], r["env"], r["options"]) == (algorithm, env, options)
+        ]
         if not mine:
             continue
         scores = [r["greedy"] for r in mine]
@@ -129,7 +158,8 @@ def table(rows: list[dict]) -> str:
             algorithm,
             task,
             str(len(mine)),
-            f"**{statistics.mean(scores):.2f}** ± {spread:.2f} ({', '.join(f'{s:.2f}' for s in scores)})",
+            f"**{statistics.mean(scores):.2f}** ± {spread:.2f}"
+            f" ({', '.join(f'{s:.2f}' for s in scores)})",
             f"{statistics.mean(r['sampled'] for r in mine):.2f}",
             f"{mine[0]['steps'] / 1e6:.{1 if mine[0]['steps'] > 99_999 else 2}f}M",
             f"{statistics.mean(r['seconds'] for r in mine):.0f}",
@@ -166,7 +196,9 @@ def main(words: list[str]) -> None:
     with ThreadPoolExecutor(cores.qsize()) as pool:
         for row in pool.map(lambda task: run(task, cores), wanted):
             rows.append(row)
-            RESULTS.write_text("[\n" + ",\n".join(json.dumps(r) for r in sorted(rows, key=key)) + "\n]\n")
+            RESULTS.write_text(
+                "[\n" + ",\n".join(json.dumps(r) for r in sorted(rows, key=key)) + "\n]\n"
+            )
     print("\n" + table(sorted(rows, key=key)))
 
 

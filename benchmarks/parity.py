@@ -1,4 +1,5 @@
-"""Thousands of episodes of `lbforaging` and `rware` played again by our native games, every step compared.
+"""Thousands of episodes of `lbforaging` and `rware` played again by our native games, every step
+compared.
 
 python benchmarks/parity.py            # 1,000 episodes of every setting of the tests, about an hour
 python benchmarks/parity.py 100
@@ -21,7 +22,9 @@ def main(episodes: int = 1000) -> None:
             happened: Counter = Counter()
             for start in range(0, episodes, BATCH):
                 happened += Counter(
-                    tests.duel(env_id, options, min(BATCH, episodes - start), seed=10_000 + start).events
+                    tests.duel(
+                        env_id, options, min(BATCH, episodes - start), seed=10_000 + start
+                    ).events
                 )
             told = ", ".join(f"{event} {count:,}" for event, count in sorted(happened.items()))
             print(f"{env_id} {options or ''}: {episodes:,} episodes equal; {told}", flush=True)

@@ -4,11 +4,12 @@
     python benchmarks/sides.py connect_four   # one task
     python benchmarks/sides.py --again battle
 
-A run is the task's `shoal train` command with `--seed <seed> --devices 1 --workers 0`, in a process of its own. Before
-its first step and after its last, whole greedy episodes are played on games of their own, with the teams named
-replaced. Who earned more in an episode has won it: the mean return of a side's agents. In battle, the agents of each
-side that are left at the end of an episode are counted too. Seconds are of training alone, after compilation. Runs
-already in `benchmarks/results/sides.json` are not repeated unless `--again` is given.
+A run is the task's `shoal train` command with `--seed <seed> --devices 1 --workers 0`, in a process
+of its own. Before its first step and after its last, whole greedy episodes are played on games of
+their own, with the teams named replaced. Who earned more in an episode has won it: the mean return
+of a side's agents. In battle, the agents of each side that are left at the end of an episode are
+counted too. Seconds are of training alone, after compilation. Runs already in
+`benchmarks/results/sides.json` are not repeated unless `--again` is given.
 """
 
 from __future__ import annotations
@@ -79,10 +80,14 @@ def child(name: str, seed: int) -> dict[str, Any]:
     setup()
     task = TASKS[name]
     with tempfile.TemporaryDirectory() as out:
-        common = f"--seed {seed} --devices 1 --workers 0 --evaluations 0 --eval-episodes 16 --out {out}"
+        common = (
+            f"--seed {seed} --devices 1 --workers 0 --evaluations 0 --eval-episodes 16 --out {out}"
+        )
         config, _ = assemble(shlex.split(f"{task.command} {common}"))
         rng = np.random.default_rng(seed)
-        untrained = Player(config, {team: each.init(rng) for team, each in config.algorithms.items()}, 0)
+        untrained = Player(
+            config, {team: each.init(rng) for team, each in config.algorithms.items()}, 0
+        )
         before = scores(untrained, task)
         result = train(config, quiet=True)
         after = scores(load(result.path), task)
@@ -127,18 +132,27 @@ def survivors(player: Any) -> dict[str, list[int]]:
 
 def table(rows: list[dict]) -> str:
     """Markdown, a line per match."""
-    lines = ["| task | match | return before | return after (each seed) | won | steps | seconds |", "|" + "---|" * 7]
+    lines = [
+        "| task | match | return before | return after (each seed) | won | steps | seconds |",
+        "|" + "---|" * 7,
+    ]
     for name, task in TASKS.items():
         mine = [row for row in rows if row["task"] == name]
         for label in task.matches if mine else ():
             teams = list(mine[0]["after"][label])
-            then, now = ({t: [row[when][label][t] for row in mine] for t in teams} for when in ("before", "after"))
+            then, now = (
+                {t: [row[when][label][t] for row in mine] for t in teams}
+                for when in ("before", "after")
+            )
             cells = [
                 name,
                 label,
-                "; ".join(f"{t} {statistics.mean(s['return'] for s in then[t]):.2f}" for t in teams),
                 "; ".join(
-                    f"{t} **{statistics.mean(s['return'] for s in now[t]):.2f}** ({_each(now[t])})" for t in teams
+                    f"{t} {statistics.mean(s['return'] for s in then[t]):.2f}" for t in teams
+                ),
+                "; ".join(
+                    f"{t} **{statistics.mean(s['return'] for s in now[t]):.2f}** ({_each(now[t])})"
+                    for t in teams
                 ),
                 f"{task.side} {_shares(then[task.side])} → **{_shares(now[task.side])}**",
                 f"{mine[0]['steps'] / 1e3:.0f}k",
@@ -168,7 +182,10 @@ def main(words: list[str]) -> None:
             continue
         command = [sys.executable, __file__, "--child", name, str(seed)]
         out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        rows.append({"task": name, "seed": seed, "command": TASKS[name].command} | json.loads(out.splitlines()[-1]))
+        rows.append(
+            {"task": name, "seed": seed, "command": TASKS[name].command}
+            | json.loads(out.splitlines()[-1])
+        )
         print(name, seed, json.dumps(rows[-1]["after"]), f"{rows[-1]['seconds']:.0f} s", flush=True)
         rows.sort(key=lambda row: (list(TASKS).index(row["task"]), row["seed"]))
         RESULTS.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")

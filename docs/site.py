@@ -1,4 +1,5 @@
-"""Hooks of the documentation site: the README is its front page, algorithm pages are listed by themselves."""
+"""Hooks of the documentation site: the README is its front page, algorithm pages are listed by
+themselves."""
 
 from __future__ import annotations
 
@@ -20,6 +21,8 @@ def on_config(config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """The README in place of the index; links that leave the docs stay readable as text."""
     if page.file.src_uri == "index.md":
-        markdown = (ROOT / "README.md").read_text().replace("](docs/", "](").replace('src="docs/', 'src="')
+        markdown = (
+            (ROOT / "README.md").read_text().replace("](docs/", "](").replace('src="docs/', 'src="')
+        )
         return re.sub(r"\[([^\]]+)\]\((benchmarks|examples)/[^)]*\)", r"\1", markdown)
     return re.sub(r"\[([^\]]+)\]\((\.\./)+(benchmarks|examples|src|tests)/[^)]*\)", r"\1", markdown)

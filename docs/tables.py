@@ -19,8 +19,13 @@ PAGES = Path(__file__).parent / "algorithms"
 
 def table(match: re.Match) -> str:
     """One algorithm's options as a Markdown table."""
-    rows = [f"| `{flag}` | `{default}` | {meaning} |" for flag, default, meaning in options(find(match[2]).Config)]
-    return match[1] + "\n".join(["| option | default | meaning |", "|---|---|---|", *rows, match[3]])
+    rows = [
+        f"| `{flag}` | `{default}` | {meaning} |"
+        for flag, default, meaning in options(find(match[2]).Config)
+    ]
+    return match[1] + "\n".join(
+        ["| option | default | meaning |", "|---|---|---|", *rows, match[3]]
+    )
 
 
 def main(check: bool) -> int:

@@ -20,7 +20,9 @@ class GoodEnough(shoal.Callback):
 
 def main(steps: float, out: str) -> None:
     hooks = [GoodEnough("agent", -12.0)]
-    result = shoal.train("mappo", "mpe/simple_spread", steps=steps, out=out, callbacks=hooks, quiet=True)
+    result = shoal.train(
+        "mappo", "mpe/simple_spread", steps=steps, out=out, callbacks=hooks, quiet=True
+    )
     print(f"ended after {result.steps:,} steps with {result.scores['agent']:.2f}")
 
 

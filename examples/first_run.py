@@ -9,7 +9,10 @@ import shoal
 
 def main(steps: float, out: str) -> None:
     result = shoal.train("mappo", "mpe/simple_spread", steps=steps, seed=0, out=out)
-    print(f"one agent's return: {result.before['agent']:.1f} before, {result.scores['agent']:.1f} after training")
+    print(
+        f"one agent's return: {result.before['agent']:.1f} before,"
+        f" {result.scores['agent']:.1f} after training"
+    )
 
     player = shoal.load(result.path)
     observations = {f"agent_{i}": np.zeros(18, np.float32) for i in range(3)}

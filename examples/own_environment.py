@@ -10,7 +10,8 @@ import shoal
 
 
 class Meet(ParallelEnv):
-    """Both see both places; each moves left, stays or moves right. The nearer they are, the better."""
+    """Both see both places; each moves left, stays or moves right. The nearer they are, the
+    better."""
 
     metadata = {"name": "meet"}
 
@@ -52,7 +53,9 @@ class Meet(ParallelEnv):
 
 
 def main(steps: float, out: str) -> None:
-    result = shoal.train("ippo", "own_environment:Meet", env={"size": 7}, games=16, steps=steps, out=out)
+    result = shoal.train(
+        "ippo", "own_environment:Meet", env={"size": 7}, games=16, steps=steps, out=out
+    )
     print(f"random {result.random['walker']:.1f}, trained {result.scores['walker']:.1f}")
 
 

@@ -11,7 +11,10 @@ def main(steps: float, out: str) -> None:
     group = json.loads((result.path / "group.json").read_text())
     for name, scores in group["scores"].items():
         print(name, f"{scores['agent']:.2f}")
-    print(f"mean {group['mean']['agent']:.2f}, deviation between seeds {group['deviation']['agent']:.2f}")
+    print(
+        f"mean {group['mean']['agent']:.2f}, deviation between seeds"
+        f" {group['deviation']['agent']:.2f}"
+    )
 
 
 if __name__ == "__main__":

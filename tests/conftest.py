@@ -1,4 +1,5 @@
-"""Two CPU devices, programs that compile fast, and one compilation cache for all tests and all runs of them."""
+"""Two CPU devices, programs that compile fast, and one compilation cache for all tests and all runs
+of them."""
 
 import os
 import subprocess
@@ -7,7 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 CACHE = Path(__file__).parent.parent / ".cache"
-# Before JAX starts: tests run a program once or twice, so it need not be a fast one. A quarter of the time to compile.
+# Before JAX starts: tests run a program once or twice, so it need not be a fast one. A quarter of
+# the time to compile.
 QUICK = (
     "--xla_backend_optimization_level=0",
     "--xla_cpu_use_fusion_emitters=false",
@@ -16,7 +18,8 @@ QUICK = (
 
 
 def _known(flags: tuple[str, ...]) -> str:
-    """Those that this version of XLA has, as it ends a process over any other; asked once for each version."""
+    """Those that this version of XLA has, as it ends a process over any other; asked once for each
+    version."""
     note = CACHE / f"xla-flags-{version('jaxlib')}"
     if note.is_file():
         return note.read_text()
@@ -32,7 +35,9 @@ def _known(flags: tuple[str, ...]) -> str:
 def _bears(flags: str | tuple[str, ...]) -> bool:
     words = flags if isinstance(flags, str) else " ".join(flags)
     asked = [sys.executable, "-c", "import jax; jax.devices('cpu')"]
-    return not subprocess.run(asked, env=os.environ | {"XLA_FLAGS": words}, capture_output=True, check=False).returncode
+    return not subprocess.run(
+        asked, env=os.environ | {"XLA_FLAGS": words}, capture_output=True, check=False
+    ).returncode
 
 
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_known(QUICK)}".strip()

@@ -11,7 +11,11 @@ from shoal.algorithms import ALGORITHMS, ALIASES
 from shoal.envs import GAMES
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "benchmarks" / "README.md"]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "benchmarks" / "README.md",
+]
 pytestmark = with_pages
 
 

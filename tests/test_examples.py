@@ -27,7 +27,11 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """Its code cells, one after another; what only shows a picture is left out."""
     cells = json.loads((EXAMPLES / "first_steps.ipynb").read_text())["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    code = [cell.replace("2e5", STEPS).replace('"runs"', repr(str(tmp_path))) for cell in code if "IPython" not in cell]
+    code = [
+        cell.replace("2e5", STEPS).replace('"runs"', repr(str(tmp_path)))
+        for cell in code
+        if "IPython" not in cell
+    ]
     names: dict = {}
     for cell in code:
         exec(cell, names)

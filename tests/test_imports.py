@@ -34,7 +34,8 @@ ROOMS = (  # in order
 RANK = {name: rank for rank, room in enumerate(ROOMS) for name in room}
 LAZY = {"__init__", "cli", "envs"}  # rooms that import parts of ours only when they are asked for
 LATE = {  # single ones that do
-    "algorithms/opponents/frozen.py imports store.policy_store",  # the one arrow upward: a frozen run is read from disk
+    # the one arrow upward: a frozen run is read from disk
+    "algorithms/opponents/frozen.py imports store.policy_store",
     "config/trust.py imports envs",  # brings JAX
 }
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -44,7 +45,12 @@ def imported(path: Path) -> Iterator[tuple[str, bool]]:
     """Modules of ours that a file imports, as `room.module`, and whether inside a function."""
     package = path.relative_to(SOURCE).parent.parts
     tree = ast.parse(path.read_text())
-    inner = {id(node) for outer in ast.walk(tree) if isinstance(outer, ast.FunctionDef) for node in ast.walk(outer)}
+    inner = {
+        id(node)
+        for outer in ast.walk(tree)
+        if isinstance(outer, ast.FunctionDef)
+        for node in ast.walk(outer)
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = package[: len(package) - node.level + 1]
@@ -76,17 +82,27 @@ def test_a_room_imports_only_from_rooms_before_it(room: str) -> None:
 @pytest.mark.parametrize("room", sorted({"envs", *RANK} - LAZY))
 def test_what_is_ours_is_imported_at_the_top(room: str) -> None:
     files = [path for path in MODULES if room_of(path) == room]
-    late = {f"{path.relative_to(SOURCE)} imports {name}" for path in files for name, inner in imported(path) if inner}
+    late = {
+        f"{path.relative_to(SOURCE)} imports {name}"
+        for path in files
+        for name, inner in imported(path)
+        if inner
+    }
     assert late - LATE == set()
 
 
 def test_every_room_says_what_lives_there() -> None:
-    rooms = {path.parent.name: ast.parse(path.read_text()) for path in MODULES if path.name == "__init__.py"}
+    rooms = {
+        path.parent.name: ast.parse(path.read_text())
+        for path in MODULES
+        if path.name == "__init__.py"
+    }
     assert [room for room, tree in rooms.items() if not ast.get_docstring(tree)] == []
 
 
 def test_worker_processes_need_no_jax() -> None:
     code = (
-        "import sys, shoal.envs.host.worker, shoal.envs.host.table, shoal.envs.adapters; sys.exit('jax' in sys.modules)"
+        "import sys, shoal.envs.host.worker, shoal.envs.host.table, shoal.envs.adapters;"
+        " sys.exit('jax' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,6 +1,8 @@
-"""Traps that lie between the parts: what a checkpoint keeps, what a resumed run goes on with, what evaluations cost.
+"""Traps that lie between the parts: what a checkpoint keeps, what a resumed run goes on with, what
+evaluations cost.
 
-Others are held shut where the part is tested: the ε of the value family, value statistics, the evaluators.
+Others are held shut where the part is tested: the ε of the value family, value statistics, the
+evaluators.
 """
 
 from __future__ import annotations
@@ -32,7 +34,14 @@ from shoal.run.trainer import Trainer
 from shoal.store import checkpoint, folder
 
 SMALL: dict[str, Any] = {"games": 4, "window": 10, "steps": 1000, "devices": 2}
-SIZES: dict[str, Any] = {"games": 4, "window": 5, "hidden": 4, "layers": 1, "eval_episodes": 2, "quiet": True}
+SIZES: dict[str, Any] = {
+    "games": 4,
+    "window": 5,
+    "hidden": 4,
+    "layers": 1,
+    "eval_episodes": 2,
+    "quiet": True,
+}
 PARTS = {  # of a learner and of a memory, by family: what was forgotten by somebody once
     True: ("params/", "target/", "opt/", "updates", "memories/agent/priority", "memories/agent/"),
     False: ("params/", "opt/", "scale/mean", "scale/variance", "scale/windows"),
@@ -40,16 +49,22 @@ PARTS = {  # of a learner and of a memory, by family: what was forgotten by some
 
 
 def the_loop(name: str) -> Loop:
-    """One of every kind of thing that is kept: recurrence, last actions, priorities, two devices."""
+    """One of every kind of thing that is kept: recurrence, last actions, priorities, two
+    devices."""
     env = Quadrants() if name == "images" else mortal()
     own = OFF | {"priority": 0.6} if name in (*REPLAYED, "images") else {}
-    algorithm = build("dqn" if name == "images" else name, env, torso="gru", last_action=True, **TINY, **own)
+    algorithm = build(
+        "dqn" if name == "images" else name, env, torso="gru", last_action=True, **TINY, **own
+    )
     return Loop(env, {TEAM: algorithm}, **SMALL)
 
 
 def self_play() -> Loop:
     """A learner and a pool of its past selves."""
-    sides = {"even": ("ppo", {"hidden": 4, "minibatches": 1}), "odd": ("past", {"groups": 2, "pool": 3})}
+    sides = {
+        "even": ("ppo", {"hidden": 4, "minibatches": 1}),
+        "odd": ("past", {"groups": 2, "pool": 3}),
+    }
     config = Config.build("matrix/matching_pennies", sides, {}, SMALL)
     return Loop(config.game, config.algorithms, **SMALL)
 
@@ -74,12 +89,17 @@ def saved_and_read(state: Any, like: Any, run: Path) -> Any:
 
 @pytest.mark.parametrize("name", [*LEARNERS, "images", "self-play"])
 def test_trap_24_27_every_leaf_survives_a_checkpoint(name: str, tmp_path: Path) -> None:
-    """Replay, priorities, targets, optimisers, normalisers, counters, keys and games: value, shape and type."""
+    """Replay, priorities, targets, optimisers, normalisers, counters, keys and games: value, shape
+    and type."""
     loop = self_play() if name == "self-play" else the_loop(name)
     like = loop.template(0)
     names = folder.named(like)
     assert len(names) == len(jax.tree.leaves(like))  # no leaf has another's name
-    for part in PARTS[name in (*REPLAYED, "images")] if name != "self-play" else ("odd/selves/", "odd/record"):
+    for part in (
+        PARTS[name in (*REPLAYED, "images")]
+        if name != "self-play"
+        else ("odd/selves/", "odd/record")
+    ):
         assert any(part in one for one in names), part
     assert {np.dtype(bool), np.dtype(np.uint32)} <= {leaf.dtype for leaf in names.values()}
     assert name != "images" or np.dtype(np.uint8) in {leaf.dtype for leaf in names.values()}
@@ -87,25 +107,36 @@ def test_trap_24_27_every_leaf_survives_a_checkpoint(name: str, tmp_path: Path) 
     back = saved_and_read(state, like, tmp_path)
     for place, ours in folder.named(state).items():
         theirs = folder.named(back)[place]
-        assert (ours.dtype, ours.shape, ours.tobytes()) == (theirs.dtype, theirs.shape, theirs.tobytes()), place
+        assert (ours.dtype, ours.shape, ours.tobytes()) == (
+            theirs.dtype,
+            theirs.shape,
+            theirs.tobytes(),
+        ), place
 
 
-def test_trap_38_a_checkpoint_of_0_1_0_is_read_with_the_variance_of_its_returns(tmp_path: Path) -> None:
+def test_trap_38_a_checkpoint_of_0_1_0_is_read_with_the_variance_of_its_returns(
+    tmp_path: Path,
+) -> None:
     """It kept their mean square instead."""
     like = the_loop("ppo").template(0)
     leaves = {name: np.array(leaf) for name, leaf in folder.named(anything(like)).items()}
     stem = f"learners/{TEAM}/scale/"
     old = leaves | {f"{stem}mean": np.float32(3.0), f"{stem}square": np.float32(13.0)}
     del old[f"{stem}variance"]
-    place = checkpoint.write(tmp_path, {name: np.array(leaf) for name, leaf in old.items()}, {"steps": 7}, keep=1)
+    place = checkpoint.write(
+        tmp_path, {name: np.array(leaf) for name, leaf in old.items()}, {"steps": 7}, keep=1
+    )
     back = folder.named(checkpoint.read(place, like)[0])
     assert (back[f"{stem}mean"], back[f"{stem}variance"]) == (3.0, 4.0)
-    assert all(back[name].tobytes() == leaf.tobytes() for name, leaf in leaves.items() if stem not in name)
+    assert all(
+        back[name].tobytes() == leaf.tobytes() for name, leaf in leaves.items() if stem not in name
+    )
 
 
 @pytest.mark.parametrize("name", [*LEARNERS, "self-play"])
 def test_trap_27_no_leaf_is_weakly_typed(name: str) -> None:
-    """A file cannot say so: such a leaf would come back as another type to the compiler, and promote otherwise."""
+    """A file cannot say so: such a leaf would come back as another type to the compiler, and
+    promote otherwise."""
     like = (self_play() if name == "self-play" else the_loop(name)).template(0)
     assert [place for place, leaf in folder.named(like).items() if leaf.weak_type] == []
 
@@ -118,12 +149,16 @@ def test_trap_27_a_restored_state_is_to_the_program_as_a_new_one(name: str) -> N
         assert (ours.aval, ours.sharding) == (theirs.aval, theirs.sharding)
 
 
-# -- resuming ---------------------------------------------------------------------------------------------------------
+# -- resuming --------------------------------------------------------------------------------------
 
 
 def logged(run: Path, *names: str) -> list[tuple]:
     lines = [json.loads(line) for line in (run / folder.METRICS).read_text().splitlines()]
-    return [tuple(line[name] for name in ("env_step", *names)) for line in lines if set(names) <= set(line)]
+    return [
+        tuple(line[name] for name in ("env_step", *names))
+        for line in lines
+        if set(names) <= set(line)
+    ]
 
 
 def state_of(run: Path) -> list[bytes]:
@@ -133,13 +168,30 @@ def state_of(run: Path) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def value_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    own: dict[str, Any] = {"warmup": 20, "capacity": 200, "batch": 4, "length": 4, "updates": 1, "epsilon_steps": 300}
+    own: dict[str, Any] = {
+        "warmup": 20,
+        "capacity": 200,
+        "batch": 4,
+        "length": 4,
+        "updates": 1,
+        "epsilon_steps": 300,
+    }
     out = str(tmp_path_factory.mktemp("runs"))
-    how = {"steps": 400, "save_every": 100, "keep": 9, "evaluations": 1, "out": out, "name": "value", "seed": 1}
+    how = {
+        "steps": 400,
+        "save_every": 100,
+        "keep": 9,
+        "evaluations": 1,
+        "out": out,
+        "name": "value",
+        "seed": 1,
+    }
     return shoal.train("dqn", "test/mortal", **(SIZES | own | how)).path
 
 
-def test_trap_19_epsilon_goes_on_where_it_was_after_a_resume(value_run: Path, tmp_path: Path) -> None:
+def test_trap_19_epsilon_goes_on_where_it_was_after_a_resume(
+    value_run: Path, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     shutil.copytree(value_run, run)
     (run / folder.SUMMARY).unlink()
@@ -151,11 +203,13 @@ def test_trap_19_epsilon_goes_on_where_it_was_after_a_resume(value_run: Path, tm
     assert told == logged(value_run, "agent/epsilon") and state_of(run) == state_of(value_run)
     after = [epsilon for step, epsilon in told if step > int(at.name)]
     before = [epsilon for step, epsilon in told if step <= int(at.name)]
-    assert len(after) > 3 and before and max(after) < min(before) < 1.0  # it falls on, and does not begin again
+    # it falls on, and does not begin again
+    assert len(after) > 3 and before and max(after) < min(before) < 1.0
 
 
 def test_trap_27_a_disk_that_fills_up_in_mid_run_loses_nothing(tmp_path: Path) -> None:
-    """From some moment on no file may grow beyond 20 kB, not even a log: the run ends with a sentence, then goes on."""
+    """From some moment on no file may grow beyond 20 kB, not even a log: the run ends with a
+    sentence, then goes on."""
     words = f"{RESUMED['dqn']} {RESUMED_TINY} --out {tmp_path}"
     assert shoal_process(f"train {words} --name whole", tmp_path).wait(300) == 0
     run, log = tmp_path / "run", tmp_path / "log"
@@ -164,24 +218,35 @@ def test_trap_27_a_disk_that_fills_up_in_mid_run_loses_nothing(tmp_path: Path) -
         assert process.poll() is None, log.read_text()
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (20_000, 20_000))
     assert process.wait(300) in (1, 2)
-    assert log.read_text().splitlines()[-1].startswith("shoal: ") and "Traceback" not in log.read_text()
+    assert (
+        log.read_text().splitlines()[-1].startswith("shoal: ")
+        and "Traceback" not in log.read_text()
+    )
     assert shoal_process(f"resume {run}", tmp_path).wait(300) == 0, log.read_text()
     assert state_of(run) == state_of(tmp_path / "whole")
     assert (run / folder.EPISODES).read_text() == (tmp_path / "whole" / folder.EPISODES).read_text()
 
 
-def test_trap_19_25_a_run_says_whether_its_evaluations_explore(value_run: Path, tmp_path: Path) -> None:
+def test_trap_19_25_a_run_says_whether_its_evaluations_explore(
+    value_run: Path, tmp_path: Path
+) -> None:
     told = json.loads((value_run / folder.CONFIG).read_text())["protocol"]["evaluation"]
     assert told == {"actions": "greedy", "episodes": 2, "exploration": "none"}
     sampled = Config.build("test/mortal", {TEAM: ("dqn", {})}, {}, {"greedy": False})
-    assert folder.protocol(sampled)["evaluation"]["exploration"] == "as in training after as many steps"
+    assert (
+        folder.protocol(sampled)["evaluation"]["exploration"]
+        == "as in training after as many steps"
+    )
 
 
-# -- evaluating -------------------------------------------------------------------------------------------------------
+# -- evaluating ------------------------------------------------------------------------------------
 
 
-def test_trap_25_evaluations_change_nothing_that_is_trained(value_run: Path, tmp_path: Path) -> None:
-    """Neither the steps that are counted, nor a bit of the state: they have games and keys of their own."""
+def test_trap_25_evaluations_change_nothing_that_is_trained(
+    value_run: Path, tmp_path: Path
+) -> None:
+    """Neither the steps that are counted, nor a bit of the state: they have games and keys of their
+    own."""
     settings = json.loads((value_run / folder.CONFIG).read_text())
     settings["settings"] |= {"evaluations": 6, "out": str(tmp_path), "eval_episodes": 3}
     run = Trainer(Config.from_json(settings), Console(quiet=True)).run().path
@@ -194,9 +259,16 @@ def test_trap_25_every_row_is_a_whole_episode_of_its_own(monkeypatch: pytest.Mon
     """Also where episodes do not fill the last round: none is a zero, a part, or played twice."""
     monkeypatch.setattr(evaluate, "AT_ONCE", 4)
     endless = make("test/endless", length=7)
-    rows = Evaluator(endless, {TEAM: build("random", endless)}, episodes=10, greedy=False)({TEAM: ()}, 0, clock())
-    assert rows.length.tolist() == [7] * 10 and rows.returns[TEAM].shape == (10, endless.teams[TEAM].n)
+    rows = Evaluator(endless, {TEAM: build("random", endless)}, episodes=10, greedy=False)(
+        {TEAM: ()}, 0, clock()
+    )
+    assert rows.length.tolist() == [7] * 10 and rows.returns[TEAM].shape == (
+        10,
+        endless.teams[TEAM].n,
+    )
     np.testing.assert_array_equal(rows.returns[TEAM], 7.0)
     cues = make("test/continuous_identity", n=1, length=5)
-    rows = Evaluator(cues, {TEAM: build("random", cues)}, episodes=10, greedy=False)({TEAM: ()}, 0, clock())
+    rows = Evaluator(cues, {TEAM: build("random", cues)}, episodes=10, greedy=False)(
+        {TEAM: ()}, 0, clock()
+    )
     assert len(np.unique(rows.returns[TEAM])) == 10

@@ -1,4 +1,5 @@
-"""Shoal trains teams of agents: `shoal.train("mappo", "mpe/simple_spread")`, then `shoal.load(run)`."""
+"""Shoal trains teams of agents: `shoal.train("mappo", "mpe/simple_spread")`, then
+`shoal.load(run)`."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ if TYPE_CHECKING:
     from .monitor.callbacks import Callback as Callback
 
 __version__ = "0.2.0"
-_HOMES = {"load": ".api", "resume": ".api", "train": ".api", "Callback": ".monitor.callbacks", "ShoalError": ".errors"}
+_HOMES = {
+    "load": ".api",
+    "resume": ".api",
+    "train": ".api",
+    "Callback": ".monitor.callbacks",
+    "ShoalError": ".errors",
+}
 
 
 def __getattr__(name: str) -> Any:

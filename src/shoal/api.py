@@ -38,11 +38,14 @@ def train(
     callbacks: Sequence[Callback] = (),
     **options: Any,
 ) -> Result:
-    """`train("mappo", "mpe/simple_spread", steps=2e6, env={"N": 5}, lr=1e-3)`, or `train("mpe/simple_tag",
-    teams={"adversary": "coma", "agent": ("ppo", {"lr": 1e-3})})`; options are the run's and the algorithm's."""
+    """`train("mappo", "mpe/simple_spread", steps=2e6, env={"N": 5}, lr=1e-3)`, or
+    `train("mpe/simple_tag", teams={"adversary": "coma", "agent": ("ppo", {"lr": 1e-3})})`; options
+    are the run's and the algorithm's."""
     setup()
     if len(ids) != (1 if teams else 2):
-        raise ShoalError("give an algorithm and an environment, or an environment and teams={team: algorithm}")
+        raise ShoalError(
+            "give an algorithm and an environment, or an environment and teams={team: algorithm}"
+        )
     if teams:
         config, told = _several(ids[0], teams, env or {}, preset, options)
     else:
@@ -52,14 +55,18 @@ def train(
     if config.settings.seeds > 1:
         if callbacks:
             raise ShoalError(
-                "callbacks cannot follow several seeds, which have processes of their own: train one by one"
+                "callbacks cannot follow several seeds, which have processes of their own:"
+                " train one by one"
             )
         return seeds.train(config, quiet)
     return run(config, quiet, callbacks)
 
 
-def resume(run: str | Path, quiet: bool = False, callbacks: Sequence[Callback] = (), trust: bool = False) -> Result:
-    """Go on with a run that was interrupted, from its newest checkpoint; one of an own environment needs `trust`."""
+def resume(
+    run: str | Path, quiet: bool = False, callbacks: Sequence[Callback] = (), trust: bool = False
+) -> Result:
+    """Go on with a run that was interrupted, from its newest checkpoint; one of an own environment
+    needs `trust`."""
     setup()
     if seeds.is_group(Path(run)):
         return seeds.resume(Path(run), quiet, trusted(trust))
@@ -88,16 +95,25 @@ def _one(
 def _several(
     env_id: str, teams: dict[str, Any], env: dict[str, Any], preset: bool, options: dict[str, Any]
 ) -> tuple[Config, list[str]]:
-    """An algorithm per team, each with its own options over its preset's, and what the user should be told."""
+    """An algorithm per team, each with its own options over its preset's, and what the user should
+    be told."""
     settings, own = _sort(options)
     for name in own:
-        hint = nearest(name, SETTINGS) or ": an algorithm's belong in teams={team: (algorithm, options)}"
+        hint = (
+            nearest(name, SETTINGS)
+            or ": an algorithm's belong in teams={team: (algorithm, options)}"
+        )
         raise ShoalError(f"a run has no option {name!r}{hint}")
-    given = {team: (one, {}) if isinstance(one, str) else (one[0], one[1]) for team, one in teams.items()}
+    given = {
+        team: (one, {}) if isinstance(one, str) else (one[0], one[1]) for team, one in teams.items()
+    }
     read = {team: algorithms.parse_algorithm(name) for team, (name, _) in given.items()}
     names = {team: kind.name for team, (kind, _) in read.items()}
     tuned = presets.sides(names, env_id, preset)
-    chosen = {team: (names[team], tuned.teams[team] | read[team][1] | mine) for team, (_, mine) in given.items()}
+    chosen = {
+        team: (names[team], tuned.teams[team] | read[team][1] | mine)
+        for team, (_, mine) in given.items()
+    }
     asked = Asked(settings, {team: (*read[team][1], *mine) for team, (_, mine) in given.items()})
     return _made(tuned, asked, env_id, chosen, tuned.env | env, settings)
 

@@ -10,13 +10,16 @@ import jax
 
 from .errors import ShoalError
 
-CACHED_FROM = 0.0  # seconds of compiling above which a program is kept: even small ones add up at the start
+# seconds of compiling above which a program is kept: even small ones add up at the start
+CACHED_FROM = 0.0
 
 
 def setup(cores: int = 0) -> None:
-    """Keep compiled programs on disk, and see every core as a device, or so many; a JAX that is up stays as it is.
+    """Keep compiled programs on disk, and see every core as a device, or so many; a JAX that is up
+    stays as it is.
 
-    XLA gets as many threads as there are devices: how it cuts large sums, and so their last bits, depends on that.
+    XLA gets as many threads as there are devices: how it cuts large sums, and so their last bits,
+    depends on that.
     """
     place = cache()
     if jax.config.jax_compilation_cache_dir is None and place:  # type: ignore[attr-defined]
@@ -56,9 +59,14 @@ def choices(games: int, asked: int) -> list[int]:
     if not asked:
         return [n for n in range(there, 0, -1) if games % n == 0]
     if asked > there:
-        raise ShoalError(f"{asked} devices were asked for, but JAX has {there}: set devices to 0 to use what there is")
+        raise ShoalError(
+            f"{asked} devices were asked for, but JAX has {there}: set devices to"
+            f" 0 to use what there is"
+        )
     if games % asked:
-        raise ShoalError(f"{games} games cannot be shared evenly by {asked} devices: change games or devices")
+        raise ShoalError(
+            f"{games} games cannot be shared evenly by {asked} devices: change games or devices"
+        )
     return [asked]
 
 

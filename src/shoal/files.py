@@ -21,7 +21,8 @@ class Unusable(ShoalError):
 
 @contextlib.contextmanager
 def errors_name(path: Path) -> Iterator[None]:
-    """What is wrong inside is wrong with that file, unless it is with a file that this one leads to."""
+    """What is wrong inside is wrong with that file, unless it is with a file that this one leads
+    to."""
     try:
         yield
     except Unusable:
@@ -59,7 +60,11 @@ def _depth(content: Any) -> int:
     """How many tables and lists lie inside each other, as far as that matters."""
     depth, level = 0, [content]
     while level and depth <= DEEPEST:
-        inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        inner = (
+            one.values() if isinstance(one, dict) else one
+            for one in level
+            if isinstance(one, dict | list)
+        )
         level = [one for values in inner for one in values]
         depth += 1
     return depth

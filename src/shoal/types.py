@@ -1,12 +1,12 @@
 """The records every part of Shoal speaks in.
 
-Axes, everywhere and in this order: `T` time, `B` games in parallel, `N` agents of a team, then `F` features,
-`A` actions, `S` state, `H` hidden.
+Axes, everywhere and in this order: `T` time, `B` games in parallel, `N` agents of a team, then `F`
+features, `A` actions, `S` state, `H` hidden.
 
-The stream never lies about succession. A game resets on the *next* step: the step that ends an episode returns the
-true final view; the following step ignores the action of that game and returns the opening view with `first = True`
-and reward 0. So instant `t+1` is always the true successor of instant `t`, except over that one dummy transition,
-whose `valid` is 0.
+The stream never lies about succession. A game resets on the *next* step: the step that ends an
+episode returns the true final view; the following step ignores the action of that game and returns
+the opening view with `first = True` and reward 0. So instant `t+1` is always the true successor of
+instant `t`, except over that one dummy transition, whose `valid` is 0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Discrete:
 
 @dataclass(frozen=True)
 class Box:
-    """Real vectors between `low` and `high`, `[A]`; `[N,A]` where the agents of a team have bounds of their own."""
+    """Real vectors between `low` and `high`, `[A]`; `[N,A]` where the agents of a team have bounds
+    of their own."""
 
     low: tuple[Any, ...]
     high: tuple[Any, ...]
@@ -77,9 +78,12 @@ class Spec:
     obs_sizes: tuple[int, ...] = ()  # each agent's own size, where they differ
     action_sizes: tuple[int, ...] = ()
     rivals: int = 0  # width of the other teams' actions, all together, as a net reads them
-    pixels: tuple[int, ...] = ()  # (H,W,C) of observations that are images of bytes, laid out as one row of H·W·C
-    joined: bool = False  # the state is just this team's observations side by side: nobody need keep it
-    leaves: bool = field(default=False, compare=False)  # agents may be cut short alone, while others play on
+    # (H,W,C) of observations that are images of bytes, laid out as one row of H·W·C
+    pixels: tuple[int, ...] = ()
+    # the state is just this team's observations side by side: nobody need keep it
+    joined: bool = False
+    # agents may be cut short alone, while others play on
+    leaves: bool = field(default=False, compare=False)
 
     @property
     def n(self) -> int:
@@ -87,7 +91,9 @@ class Spec:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON gives it back."""
-        return json.loads(json.dumps(asdict(self) | {"action": {type(self.action).__name__: asdict(self.action)}}))
+        return json.loads(
+            json.dumps(asdict(self) | {"action": {type(self.action).__name__: asdict(self.action)}})
+        )
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Spec:
@@ -98,14 +104,16 @@ class Spec:
 
 
 def line_up(teams: dict[str, Spec], joined: bool) -> dict[str, Spec]:
-    """The teams, each told what follows from all of them together; `joined`: the state is all observations joined."""
+    """The teams, each told what follows from all of them together; `joined`: the state is all
+    observations joined."""
     widths = {team: spec.n * spec.action.size for team, spec in teams.items()}
     alone = joined and len(teams) == 1
     return {
         team: replace(
             spec,
             rivals=sum(widths.values()) - widths[team],
-            joined=alone and spec.state == spec.n * spec.obs and not spec.pixels,  # pixels are scaled in the state
+            # pixels are scaled in the state
+            joined=alone and spec.state == spec.n * spec.obs and not spec.pixels,
         )
         for team, spec in teams.items()
     }
@@ -129,11 +137,13 @@ class View(NamedTuple):
     alive: Array  # [B,N] bool: present and may act
     first: Array  # [B] bool: this instant opens an episode
     reward: Array  # [B,N] earned by the step that led here
-    discount: Array  # [B,N] 0 where the task ended with that step, 1 elsewhere, also where only time ran out
+    # [B,N] 0 where the task ended with that step, 1 elsewhere, also where only time ran out
+    discount: Array
 
     @property
     def cut(self) -> Array:
-        """[B,N] bool: left with this instant, cut short alone; what it sees is its last, and what followed would count.
+        """[B,N] bool: left with this instant, cut short alone; what it sees is its last, and what
+        followed would count.
 
         At any later instant of the episode its discount is 0, as that of all the dead is.
         """
@@ -183,7 +193,8 @@ class Results(NamedTuple):
     """How the episodes of a window ended."""
 
     ended: Array  # [T,B] bool: this step opened a new episode, the one before it had ended
-    returns: dict[str, Array]  # [T,B] by team: one agent's mean return of the episode that ended there
+    # [T,B] by team: one agent's mean return of the episode that ended there
+    returns: dict[str, Array]
 
 
 class Share(NamedTuple):
@@ -218,6 +229,7 @@ class TrainState(NamedTuple):
     carries: dict[str, Any]  # what each team's policy remembers
     learners: dict[str, Any]  # parameters, targets, optimisers, normalisers
     memories: dict[str, Any]  # each team's Rollout or Replay
-    earned: dict[str, Array]  # [B,N] by team: each agent's return so far in its episode; of large teams the mean, [B,1]
+    # [B,N] by team: each agent's return so far in its episode; of large teams the mean, [B,1]
+    earned: dict[str, Array]
     key: Array
     steps: Array  # [] uint32 valid environment steps so far

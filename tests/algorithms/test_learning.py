@@ -35,21 +35,34 @@ OFF = {
     "tau": 0.05,
 }
 FALLING = {"epsilon_steps": 2_000, "epsilon_end": 0.02}  # exploration falls within the run
-FAMILY = {name: SMALL for name in LEARNERS} | {name: OFF | FALLING for name in VALUE} | {name: OFF for name in PATHWISE}
+FAMILY = (
+    {name: SMALL for name in LEARNERS}
+    | {name: OFF | FALLING for name in VALUE}
+    | {name: OFF for name in PATHWISE}
+)
 OWN = {"coma": {"epsilon_steps": 5_000, "epsilon_end": 0.005}, "owqmix": {"lr": 5e-3, "tau": 0.02}}
 LAST = 10  # iterations whose episodes are scored
 
 
-def trained(name: str, env: Env, iterations: int, games: int = 16, window: int = 16, **settings: Any):
-    """An algorithm, its learner after so many iterations, and an agent's mean return: of an on-policy algorithm in
-    the last of them, of one with a replay, which explores in its own way, when it plays greedily."""
+def trained(
+    name: str, env: Env, iterations: int, games: int = 16, window: int = 16, **settings: Any
+):
+    """An algorithm, its learner after so many iterations, and an agent's mean return: of an
+    on-policy algorithm in the last of them, of one with a replay, which explores in its own way,
+    when it plays greedily."""
     algorithm = build(name, env, **(FAMILY[name] | OWN.get(name, {}) | settings))
     loop = Loop(env, {TEAM: algorithm}, games, window, steps=iterations * games * window)
     state, metrics = run(loop, iterations)
     if name in REPLAYED:
-        score = Evaluator(env, {TEAM: algorithm}, 64, greedy=True)(state.learners, 0, clock(1e6)).score()[TEAM]
+        score = Evaluator(env, {TEAM: algorithm}, 64, greedy=True)(
+            state.learners, 0, clock(1e6)
+        ).score()[TEAM]
         return algorithm, state.learners[TEAM], score
-    return algorithm, state.learners[TEAM], float(metrics.returns[TEAM][-LAST:].sum() / metrics.episodes[-LAST:].sum())
+    return (
+        algorithm,
+        state.learners[TEAM],
+        float(metrics.returns[TEAM][-LAST:].sum() / metrics.episodes[-LAST:].sum()),
+    )
 
 
 def values(learner: Any, seen: np.ndarray, rows: int) -> np.ndarray:
@@ -63,8 +76,16 @@ def values(learner: Any, seen: np.ndarray, rows: int) -> np.ndarray:
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_discrete_identity(name):
-    """10 steps, of which chance answers 2.5. Who learns through Gumbel-softmax must be kept from deciding too early."""
-    gumbel = {"gamma": 0.5, "epsilon": 0.3, "lr": 3e-3, "critic_lr": 1e-2, "updates": 8, "penalty": 0.05}
+    """10 steps, of which chance answers 2.5. Who learns through Gumbel-softmax must be kept from
+    deciding too early."""
+    gumbel = {
+        "gamma": 0.5,
+        "epsilon": 0.3,
+        "lr": 3e-3,
+        "critic_lr": 1e-2,
+        "updates": 8,
+        "penalty": 0.05,
+    }
     settings = gumbel if name in PATHWISE and "sac" not in name else {}
     assert trained(name, make("test/identity"), iterations=80, **settings)[-1] > 9
 
@@ -84,23 +105,28 @@ def test_continuous_identity(name, settings):
 
 @pytest.mark.parametrize("torso", ["gru", "mlp"])
 @pytest.mark.parametrize(
-    ("name", "settings"), [("ppo", {}), ("dqn", {"length": 10, "burn_in": 4}), ("sac", {"length": 10})]
+    ("name", "settings"),
+    [("ppo", {}), ("dqn", {"length": 10, "burn_in": 4}), ("sac", {"length": 10})],
 )
 def test_the_memory_game_is_solved_with_memory_and_only_with_it(name, settings, torso):
     """Chance earns 0.5."""
-    earned = trained(name, make("test/memory"), iterations=60, window=20, torso=torso, **settings)[-1]
+    earned = trained(name, make("test/memory"), iterations=60, window=20, torso=torso, **settings)[
+        -1
+    ]
     assert earned > 0.9 if torso == "gru" else 0.35 < earned < 0.65
 
 
 @pytest.mark.parametrize("name", ["a2c", "dqn", "qmix", "ddpg"])
 def test_trap_06_a_reward_given_only_on_the_terminal_step_is_learnt(name):
-    """Episodes of one step: every second transition is a dummy, every valid one terminal. Chance earns 0.25."""
+    """Episodes of one step: every second transition is a dummy, every valid one terminal. Chance
+    earns 0.25."""
     assert trained(name, make("test/memory", length=1, actions=4), iterations=60)[-1] > 0.9
 
 
 @pytest.mark.parametrize("normalise", [False, True])
 def test_trap_01_the_value_of_an_endless_game_cut_by_time_is_one_over_one_minus_gamma(normalise):
-    """Taken for an end, the limit of 10 steps would leave 4.6, the mean over the episode of what is still to come."""
+    """Taken for an end, the limit of 10 steps would leave 4.6, the mean over the episode of what is
+    still to come."""
     env = make("test/endless", n=1)
     settings = {"gamma": 0.9, "critic_lr": 0.03, "normalise_value": normalise}
     _, learner, _ = trained("a2c", env, iterations=150, window=12, **settings)
@@ -108,8 +134,12 @@ def test_trap_01_the_value_of_an_endless_game_cut_by_time_is_one_over_one_minus_
     assert (learner.scale.up(value) if normalise else value) == pytest.approx(10.0, abs=0.5)
 
 
-@pytest.mark.parametrize(("name", "n_step", "lam"), [("dqn", 1, 0.0), ("vdn", 3, 0.0), ("qmix", 1, 0.8)])
-def test_trap_01_the_utility_of_an_endless_game_cut_by_time_is_one_over_one_minus_gamma(name, n_step, lam):
+@pytest.mark.parametrize(
+    ("name", "n_step", "lam"), [("dqn", 1, 0.0), ("vdn", 3, 0.0), ("qmix", 1, 0.8)]
+)
+def test_trap_01_the_utility_of_an_endless_game_cut_by_time_is_one_over_one_minus_gamma(
+    name, n_step, lam
+):
     """Of one agent, so that a mix is worth what it is; targets of one reward, of three and of λ."""
     env = make("test/endless", n=1)
     settings = {"gamma": 0.8, "updates": 8, "tau": 0.2, "n_step": n_step, "lam": lam}
@@ -157,12 +187,26 @@ def test_trap_08_a_mortal_agents_value_counts_what_the_team_earns_without_it():
     np.testing.assert_allclose(learner.scale.up(values(learner, opening, rows=2)), 4.686, atol=0.3)
 
 
-@pytest.mark.parametrize("name", [name for name in LEARNERS if name not in REPLAYED] + ["dqn", "vdn", "qmix", "maddpg"])
+@pytest.mark.parametrize(
+    "name", [name for name in LEARNERS if name not in REPLAYED] + ["dqn", "vdn", "qmix", "maddpg"]
+)
 def test_the_penalty_game_without_penalty_reaches_its_optimum(name):
-    """Two joint actions earn 10 in each of 25 rounds, and the task is to agree on one: a mixture earns 125."""
+    """Two joint actions earn 10 in each of 25 rounds, and the task is to agree on one: a mixture
+    earns 125."""
     if name in REPLAYED:
-        settings = {"gamma": 0.9, "epsilon_steps": 4_000} if name in VALUE else {"gamma": 0.9, "epsilon": 0.1}
+        settings = (
+            {"gamma": 0.9, "epsilon_steps": 4_000}
+            if name in VALUE
+            else {"gamma": 0.9, "epsilon": 0.1}
+        )
         assert trained(name, make("matrix/penalty", k=0), iterations=60, **settings)[-1] > 230
         return
-    settings = {"games": 8, "window": 32, "lr": 0.03, "critic_lr": 0.01, "entropy": 0.0, "anneal": False}
+    settings = {
+        "games": 8,
+        "window": 32,
+        "lr": 0.03,
+        "critic_lr": 0.01,
+        "entropy": 0.0,
+        "anneal": False,
+    }
     assert trained(name, make("matrix/penalty", k=0), iterations=250, **settings)[-1] > 230

@@ -1,6 +1,8 @@
-"""Trap 32: an agent that is cut short alone, while others play on, is worth what would have followed.
+"""Trap 32: an agent that is cut short alone, while others play on, is worth what would have
+followed.
 
-Every step pays 1 to whoever is there and nothing ever ends but by time, so at γ = 0.8 everybody's value is 5.
+Every step pays 1 to whoever is there and nothing ever ends but by time, so at γ = 0.8 everybody's
+value is 5.
 """
 
 from __future__ import annotations
@@ -53,15 +55,21 @@ class Leaving(ParallelEnv):
         acted = self.agents
         cut = {agent: self.taken == STEPS[agent] for agent in acted}
         self.agents = [agent for agent in acted if not cut[agent]]
-        infos = {agent: {"action_mask": self.mask} if self.mask and cut[agent] else {} for agent in acted}
+        infos = {
+            agent: {"action_mask": self.mask} if self.mask and cut[agent] else {} for agent in acted
+        }
         return self._obs(acted), dict.fromkeys(acted, 1.0), dict.fromkeys(acted, False), cut, infos
 
     def _obs(self, agents):
-        return {agent: np.eye(2, dtype=np.float32)[self.possible_agents.index(agent)] for agent in agents}
+        return {
+            agent: np.eye(2, dtype=np.float32)[self.possible_agents.index(agent)]
+            for agent in agents
+        }
 
 
 class LeavingInTurns(AECEnv):
-    """The same in turns: every move pays 1 to all who are there, and a_0 leaves after a few moves."""
+    """The same in turns: every move pays 1 to all who are there, and a_0 leaves after a few
+    moves."""
 
     metadata = {"name": "leaving_in_turns"}
     moves = {"a_0": 3, "a_1": 8}
@@ -82,8 +90,14 @@ class LeavingInTurns(AECEnv):
 
     def reset(self, seed=None, options=None):
         self.agents, self.taken = list(self.possible_agents), 0
-        self.rewards, self._cumulative_rewards = dict.fromkeys(self.agents, 0.0), dict.fromkeys(self.agents, 0.0)
-        self.terminations, self.truncations = dict.fromkeys(self.agents, False), dict.fromkeys(self.agents, False)
+        self.rewards, self._cumulative_rewards = (
+            dict.fromkeys(self.agents, 0.0),
+            dict.fromkeys(self.agents, 0.0),
+        )
+        self.terminations, self.truncations = (
+            dict.fromkeys(self.agents, False),
+            dict.fromkeys(self.agents, False),
+        )
         self.infos, self.agent_selection = {agent: {} for agent in self.agents}, "a_0"
 
     def step(self, action):
@@ -128,7 +142,10 @@ class Local(Hosted):
 
 def moments(match: Match) -> list:
     """An episode, whatever is done."""
-    told, actions = [match.reset(0)], {team: np.zeros(spec.n, np.int32) for team, spec in match.teams.items()}
+    told, actions = (
+        [match.reset(0)],
+        {team: np.zeros(spec.n, np.int32) for team, spec in match.teams.items()},
+    )
     while not told[-1].over:
         told.append(match.step(actions))
     return told
@@ -142,14 +159,20 @@ def test_trap_32_the_last_observation_of_one_who_leaves_alone_reaches_the_stream
     told = moments(match)
     left = STEPS["a_0"] if kind != "in turns" else LeavingInTurns.moves["a_0"]
     seen = [moment.teams[team] for moment in told]
-    assert [glance.alive.tolist() for glance in seen] == [[t < left, True] for t in range(len(seen))]
+    assert [glance.alive.tolist() for glance in seen] == [
+        [t < left, True] for t in range(len(seen))
+    ]
     assert [glance.discount[0] for glance in seen] == [float(t <= left) for t in range(len(seen))]
-    np.testing.assert_array_equal([glance.obs[0] for glance in seen], [[t <= left, 0] for t in range(len(seen))])
+    np.testing.assert_array_equal(
+        [glance.obs[0] for glance in seen], [[t <= left, 0] for t in range(len(seen))]
+    )
     np.testing.assert_array_equal(told[left].state, [1, 0, 0, 1])
     assert seen[left].reward.tolist() == [1, 1] and seen[left + 1].reward.tolist() == [0, 1]
 
 
-@pytest.mark.parametrize(("mask", "legal"), [([0, 1], [False, True]), ([0, 0], [True, True]), (None, [True, True])])
+@pytest.mark.parametrize(
+    ("mask", "legal"), [([0, 1], [False, True]), ([0, 0], [True, True]), (None, [True, True])]
+)
 def test_trap_32_who_leaves_has_the_legal_actions_it_was_told(mask: Any, legal: list[bool]) -> None:
     """Its value is that of a legal action; where nothing is legal any more, of any."""
     env = Leaving()
@@ -175,8 +198,14 @@ def worth(algorithm: Any, learner: Any, view: View) -> Array:
     if algorithm.name in POLICY:
         critic = learner.params["critic"]
         scene = scene._replace(action=jnp.zeros((*scene.view.alive.shape, 2)))
-        values, _ = algorithm.critic(critic, scene, critic.torso.carry(len(view.first), algorithm.critic_rows))
-        return learner.scale.up(values[0].mean(-1)) if algorithm.config.normalise_value else values[0].mean(-1)
+        values, _ = algorithm.critic(
+            critic, scene, critic.torso.carry(len(view.first), algorithm.critic_rows)
+        )
+        return (
+            learner.scale.up(values[0].mean(-1))
+            if algorithm.config.normalise_value
+            else values[0].mean(-1)
+        )
     if algorithm.name in VALUE:
         net = learner.params["agents"]
         q, _ = algorithm.utilities(net, scene, net.torso.carry(len(view.first), algorithm.spec.n))
@@ -184,11 +213,14 @@ def worth(algorithm: Any, learner: Any, view: View) -> Array:
     return algorithm.next_values(learner, scene, None, jax.random.key(0))[0]
 
 
-def learnt(kind: str, name: str, iterations: int, options: dict | None = None, **settings: Any) -> dict[str, Array]:
+def learnt(
+    kind: str, name: str, iterations: int, options: dict | None = None, **settings: Any
+) -> dict[str, Array]:
     """By team: what its learner expects of the opening view."""
     env = Local(kind, options or {})
     algorithms = {
-        team: build(name, env, team, hidden=8, layers=1, gamma=GAMMA, anneal=False, **settings) for team in env.teams
+        team: build(name, env, team, hidden=8, layers=1, gamma=GAMMA, anneal=False, **settings)
+        for team in env.teams
     }
     loop = HostLoop(env, algorithms, games=4, window=8, steps=10**6)
     try:
@@ -196,7 +228,10 @@ def learnt(kind: str, name: str, iterations: int, options: dict | None = None, *
         opening = jax.tree.map(lambda x: x[0], state.views)
         state, _ = loop.compile(state, iterations)(state)
         learners = jax.device_get(state.learners)
-        return {team: worth(algorithm, learners[team], opening[team]) for team, algorithm in algorithms.items()}
+        return {
+            team: worth(algorithm, learners[team], opening[team])
+            for team, algorithm in algorithms.items()
+        }
     finally:
         loop.close()
 
@@ -224,7 +259,9 @@ QUIET = {"alpha": 1e-3, "alpha_lr": 0.0}
         ("together", "dqn", REPLAY),
     ],
 )
-def test_trap_32_everybody_is_worth_one_over_one_minus_gamma(kind: str, name: str, settings: dict) -> None:
+def test_trap_32_everybody_is_worth_one_over_one_minus_gamma(
+    kind: str, name: str, settings: dict
+) -> None:
     """From a view of zeros, 3.9 was learnt; a cut taken for an end leaves less."""
     (values,) = learnt(kind, name, 80, **settings).values()
     np.testing.assert_allclose(np.median(values, 0), 5.0, atol=0.3)
@@ -236,7 +273,8 @@ def test_trap_32_real_actions_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "settings"), [("vdn", REPLAY), ("qmix", REPLAY), ("vdac", {"lr": 0.01}), ("ppo", ON | {"reward": "mean"})]
+    ("name", "settings"),
+    [("vdn", REPLAY), ("qmix", REPLAY), ("vdac", {"lr": 0.01}), ("ppo", ON | {"reward": "mean"})],
 )
 def test_trap_32_a_team_that_leaves_as_a_whole_is_cut_short_too(name: str, settings: dict) -> None:
     """Each agent is a team: with a pooled reward it goes on until its last member leaves."""

@@ -10,7 +10,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import OFF, TEAM, TINY, Studied, altered, build, call, clock, mortal, on_devices, probe, run, studied
+from helpers import (
+    OFF,
+    TEAM,
+    TINY,
+    Studied,
+    altered,
+    build,
+    call,
+    clock,
+    mortal,
+    on_devices,
+    probe,
+    run,
+    studied,
+)
 from jax import Array
 
 from shoal.algorithms.mfac import MFAC
@@ -32,7 +46,9 @@ def mean_action(last: np.ndarray, alive: np.ndarray) -> np.ndarray:
     """The definition, agent by agent: `[…,N,A]` from the actions before and who lives now."""
     seen = np.zeros(last.shape)
     for *where, agent in np.ndindex(*alive.shape):
-        others = [other for other in range(alive.shape[-1]) if other != agent and alive[*where, other]]
+        others = [
+            other for other in range(alive.shape[-1]) if other != agent and alive[*where, other]
+        ]
         if others:
             seen[*where, agent] = np.mean([last[*where, other] for other in others], axis=0)
     return seen
@@ -47,7 +63,7 @@ def watch(algorithm: Any, learner: Any, view: View, carry: Any) -> Array:
     return gather((MEAN_ACTION,), algorithm.scene(view, carry), algorithm.spec)[0][0]
 
 
-# -- what is seen -----------------------------------------------------------------------------------------------------
+# -- what is seen ----------------------------------------------------------------------------------
 
 
 def scene_of(last: Any, alive: Any) -> Scene:
@@ -60,7 +76,9 @@ def test_the_mean_is_that_of_the_others_who_live():
     alive = rng.random((9, 8, 4)) < 0.5
     last = np.eye(3, dtype=np.float32)[rng.integers(0, 3, alive.shape)]
     spec = Spec(("a", "b", "c", "d"), 1, 4, Discrete(3))
-    np.testing.assert_allclose(MEAN_ACTION.read(scene_of(last, alive), spec), mean_action(last, alive), atol=1e-6)
+    np.testing.assert_allclose(
+        MEAN_ACTION.read(scene_of(last, alive), spec), mean_action(last, alive), atol=1e-6
+    )
     assert set(range(5)) == set(alive.sum(-1).ravel())
 
 
@@ -78,7 +96,9 @@ def test_trap_18_the_mean_of_a_drawn_window_is_the_one_seen_when_acting():
     seen = studied("mfq", env=CROWD, watch=watch, windows=4, batch=64)
     played = seen.played
     view = jax.tree.map(np.asarray, played.view)
-    before = np.concatenate([np.zeros((1, *played.action.shape[1:], 3)), led(played.action, view.first, 3)])
+    before = np.concatenate(
+        [np.zeros((1, *played.action.shape[1:], 3)), led(played.action, view.first, 3)]
+    )
     expected = mean_action(before, view.alive)
     np.testing.assert_allclose(played.record, expected[:-1], atol=1e-6)
     number = seen.drawn.slot + 1 + np.arange(7)[:, None]
@@ -97,9 +117,20 @@ def test_trap_18_on_policy_a_window_goes_on_where_the_last_one_ended():
         game, views = CROWD.reset(key, 3)
         now, windows = Play(game, views, {TEAM: algorithm.carry(learner, 3)}), []
         for k in range(2):
-            now, seen = collect(CROWD, {TEAM: algorithm}, {TEAM: learner}, now, jax.random.fold_in(key, k), clock(), 9)
+            now, seen = collect(
+                CROWD,
+                {TEAM: algorithm},
+                {TEAM: learner},
+                now,
+                jax.random.fold_in(key, k),
+                clock(),
+                9,
+            )
             windows.append(seen[TEAM])
-        return windows, [gather((MEAN_ACTION,), scene, algorithm.spec)[0] for scene in algorithm._scenes(windows[1])]
+        return windows, [
+            gather((MEAN_ACTION,), scene, algorithm.spec)[0]
+            for scene in algorithm._scenes(windows[1])
+        ]
 
     (one, two), (scene, end) = call(play, jax.random.key(0))
     first, action = (
@@ -117,7 +148,7 @@ def test_an_agent_without_others_sees_zeros():
     assert seen.batch.scene.last.any()
 
 
-# -- Boltzmann --------------------------------------------------------------------------------------------------------
+# -- Boltzmann -------------------------------------------------------------------------------------
 
 VALUES = jnp.array([[1.0, 2.0, 0.5, 9.0], [-5e3, -6e3, 9.0, 9.0], [3.0, 2.0, 1.0, 0.0]])
 LEGAL = jnp.array([[1, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 1]], bool)
@@ -141,17 +172,34 @@ def test_a_temperature_near_zero_takes_the_best_legal_action(temperature):
 
 def test_mfq_draws_from_its_policy_and_evaluates_greedily():
     env = make("test/identity", n=2)
-    algorithm = build("mfq", env, temperature=2.0, temperature_end=0.5, temperature_steps=100, **TINY)
+    algorithm = build(
+        "mfq", env, temperature=2.0, temperature_end=0.5, temperature_steps=100, **TINY
+    )
     learner = algorithm.init(np.random.default_rng(0))
-    assert [float(algorithm.temperature(clock(steps))) for steps in (0, 50, 100, 1e6)] == [2.0, 1.25, 0.5, 0.5]
-    q, legal = jnp.broadcast_to(VALUES[:1], (20_000, 1, 4)), jnp.broadcast_to(LEGAL[:1], (20_000, 1, 4))
+    assert [float(algorithm.temperature(clock(steps))) for steps in (0, 50, 100, 1e6)] == [
+        2.0,
+        1.25,
+        0.5,
+        0.5,
+    ]
+    q, legal = (
+        jnp.broadcast_to(VALUES[:1], (20_000, 1, 4)),
+        jnp.broadcast_to(LEGAL[:1], (20_000, 1, 4)),
+    )
     drawn = np.asarray(algorithm.explore(jax.random.key(0), q, legal, clock(50)))
     rate = (drawn[..., None] == np.arange(4)).mean((0, 1))
-    np.testing.assert_allclose(rate, np.exp(boltzmann(VALUES[0], LEGAL[0], 1.25).log_probs), atol=0.015)
+    np.testing.assert_allclose(
+        rate, np.exp(boltzmann(VALUES[0], LEGAL[0], 1.25).log_probs), atol=0.015
+    )
     view = env.reset(jax.random.key(0), 16)[1][TEAM]
     carry = algorithm.carry(learner, 16)
-    best = algorithm.utilities(learner.params["agents"], algorithm.scene(view, carry), carry.hidden)[0][0].argmax(-1)
-    greedy, drawn = (algorithm.act(learner, jax.random.key(1), view, carry, clock(), g).action for g in (True, False))
+    best = algorithm.utilities(
+        learner.params["agents"], algorithm.scene(view, carry), carry.hidden
+    )[0][0].argmax(-1)
+    greedy, drawn = (
+        algorithm.act(learner, jax.random.key(1), view, carry, clock(), g).action
+        for g in (True, False)
+    )
     assert np.array_equal(greedy, best) and not np.array_equal(drawn, best)
 
 
@@ -160,11 +208,12 @@ def test_a_temperature_is_not_negative():
         build("mfq", mortal(), temperature_end=-0.1)
 
 
-# -- MFQ's targets ----------------------------------------------------------------------------------------------------
+# -- MFQ's targets ---------------------------------------------------------------------------------
 
 
 def compared(seen: Studied, learner: Any, temperature: float, **settings: Any) -> tuple:
-    """What MFQ's loss compares, values and targets, and the utilities of the online and the target nets."""
+    """What MFQ's loss compares, values and targets, and the utilities of the online and the target
+    nets."""
     algorithm = build("mfq", mortal(), **TINY, **OFF, **settings)  # type: ignore
     algorithm.regression = lambda q, target, *_: (q, target)
 
@@ -188,39 +237,56 @@ def test_trap_16_mfq_targets_are_what_the_boltzmann_policy_expects(double):
     expected = window.reward + 0.99 * window.discount * ahead[1:]
     np.testing.assert_allclose(target[reached], expected[reached], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(
-        q, np.take_along_axis(online[:-1], np.asarray(window.action)[..., None], -1)[..., 0], atol=1e-6
+        q,
+        np.take_along_axis(online[:-1], np.asarray(window.action)[..., None], -1)[..., 0],
+        atol=1e-6,
     )
-    assert (window.discount[reached] == 0).any() and not reached.all() and not window.view.legal.all()
+    assert (
+        (window.discount[reached] == 0).any() and not reached.all() and not window.view.legal.all()
+    )
 
 
 def test_targets_are_of_the_temperature_that_acts_now():
     seen = studied("mfq")
 
     def whole(learner: Any, batch: Any) -> list:
-        cold, warm = (seen.algorithm.losses(learner.params, learner, batch, t)[0] for t in (0.1, 0.55))
+        cold, warm = (
+            seen.algorithm.losses(learner.params, learner, batch, t)[0] for t in (0.1, 0.55)
+        )
         now = clock(100_000, 0.5)  # half of its schedule, from 1 to 0.1
         metrics = seen.algorithm.improve(learner, batch, jax.random.key(0), now)[1]
         return [cold, warm, metrics["loss"], metrics["temperature"]]
 
-    cold, warm, loss, temperature = call(whole, altered(seen.learner, "agents", "target", 0.3), seen.batch)
+    cold, warm, loss, temperature = call(
+        whole, altered(seen.learner, "agents", "target", 0.3), seen.batch
+    )
     assert temperature == pytest.approx(0.55) and loss == pytest.approx(warm, rel=1e-5)
     assert loss != pytest.approx(cold, rel=1e-3)
 
 
-# -- MFAC -------------------------------------------------------------------------------------------------------------
+# -- MFAC ------------------------------------------------------------------------------------------
 
 
 class Telling(MFAC):
     """MFAC that tells its advantages and its policy."""
 
     def actor_loss(self, dist, batch):
-        return super().actor_loss(dist, batch)[0], {"advantage": batch.advantage, "probs": jnp.exp(dist.log_probs)}
+        return super().actor_loss(dist, batch)[0], {
+            "advantage": batch.advantage,
+            "probs": jnp.exp(dist.log_probs),
+        }
 
 
 @cache
 def told() -> tuple:
-    """What the last window of a run gave: its target, and for each action in place of those taken `A`, and `π`."""
-    settings: dict[str, Any] = {"normalise_advantage": False, "normalise_value": False, "last_action": True, **TINY}
+    """What the last window of a run gave: its target, and for each action in place of those taken
+    `A`, and `π`."""
+    settings: dict[str, Any] = {
+        "normalise_advantage": False,
+        "normalise_value": False,
+        "last_action": True,
+        **TINY,
+    }
     algorithm = Telling(MFAC.Config(torso="gru", **settings), mortal().teams[TEAM])
     seen = probe("mfac", "gru").seen
 
@@ -229,7 +295,9 @@ def told() -> tuple:
         _, batch, _ = algorithm.prepare(learner, seen.memory, jax.random.key(0), seen.clock)
         batch, told = batch._replace(weight=shares(batch.weight)), []
         for choice in range(3):
-            other = batch._replace(record=batch.record._replace(raw=jnp.full_like(batch.record.raw, choice)))
+            other = batch._replace(
+                record=batch.record._replace(raw=jnp.full_like(batch.record.raw, choice))
+            )
             told.append(algorithm.losses(learner.params, learner, other, seen.clock)[1])
         q, _ = algorithm.critic(learner.target, batch.scene, batch.critic_carry[0])
         return batch.target, jnp.stack([one["advantage"] for one in told], -1), told[0]["probs"], q
@@ -261,12 +329,13 @@ def test_mfac_shows_the_mean_to_its_critic_alone():
         build("mfac", mortal(), share_torso=True)
 
 
-# -- what it is for ---------------------------------------------------------------------------------------------------
+# -- what it is for --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Relay(Tiny):
-    """Nobody observes anything; an agent earns 1 for doing what is one further than what the other did before."""
+    """Nobody observes anything; an agent earns 1 for doing what is one further than what the other
+    did before."""
 
     n: int = 2
     length: int = 8
@@ -308,5 +377,7 @@ def test_what_needs_the_others_last_actions_is_learnt_by_who_sees_them(name, sol
     own: dict[str, Any] = {"temperature_steps": 4_000} if solves else {"epsilon_steps": 4_000}
     algorithm = build(name, env, batch=32, length=4, updates=4, gamma=0.5, **settings, **own)
     state, _ = run(Loop(env, {TEAM: algorithm}, 16, 16, steps=8_000), 40)
-    score = Evaluator(env, {TEAM: algorithm}, 4, greedy=True)(state.learners, 0, clock(1e6)).score()[TEAM]
+    score = Evaluator(env, {TEAM: algorithm}, 4, greedy=True)(
+        state.learners, 0, clock(1e6)
+    ).score()[TEAM]
     assert score == 7.0 if solves else score <= 4.0

@@ -1,4 +1,5 @@
-"""The policy family: what every member must do on a game whose agents die and may not do everything."""
+"""The policy family: what every member must do on a game whose agents die and may not do
+everything."""
 
 from __future__ import annotations
 
@@ -52,18 +53,24 @@ def member(request) -> Probe:
     return probe(*request.param)
 
 
-# -- every member -----------------------------------------------------------------------------------------------------
+# -- every member ----------------------------------------------------------------------------------
 
 
 def test_training_stays_finite_and_reaches_every_parameter(member):
-    """Adam's first moment is zero only where no gradient ever came. COMA hides an agent's own action from its critic:
-    weights of its own (`sharing=own`) that read it never get one. A mixer's ReLUs may rest: `test_vdac` looks at it."""
+    """Adam's first moment is zero only where no gradient ever came. COMA hides an agent's own
+    action from its critic: weights of its own (`sharing=own`) that read it never get one. A mixer's
+    ReLUs may rest: `test_vdac` looks at it."""
     learner = member.state.learners[TEAM]
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((learner, member.metrics)))
     hidden = 0
     if member.algorithm.name == "coma" and member.algorithm.config.sharing == "own":
         nets = 2  # value and advantage
-        hidden = nets * member.algorithm.spec.n * member.algorithm.spec.action.size * member.algorithm.config.hidden
+        hidden = (
+            nets
+            * member.algorithm.spec.n
+            * member.algorithm.spec.action.size
+            * member.algorithm.config.hidden
+        )
     moment = {part: opt[1].mu for part, opt in learner.opt.items()}
     assert sum(int((leaf == 0).sum()) for leaf in jax.tree.leaves(moment["actor"])) == 0
     critic = getattr(moment["critic"], "local", moment["critic"])
@@ -82,7 +89,8 @@ def test_actions_are_legal(member):
 
 
 def test_trap_12_13_18_the_window_reevaluates_to_the_acting_log_probs(member):
-    """So the ratio is 1 before the first update: with masks, memory and last actions, across an episode's end."""
+    """So the ratio is 1 before the first update: with masks, memory and last actions, across an
+    episode's end."""
     window = member.seen.window
     assert window.view.first[1:-1].any() and not window.view.first[0].all()
     np.testing.assert_allclose(member.seen.log_prob, window.record.log_prob, atol=1e-6)
@@ -94,11 +102,24 @@ def corrupted(window: Window) -> Window:
     idle = window.weight == 0
     assert 0 < idle.mean() < 1
     rng = np.random.default_rng(0)
-    noise = {"obs": rng.normal(size=window.view.obs.shape), "reward": 9 * rng.normal(size=window.view.reward.shape)}
-    obs, reward, legal = np.array(window.view.obs), np.array(window.view.reward), np.array(window.view.legal)
-    obs[:-1][idle], reward[1:][idle], legal[:-1][idle] = noise["obs"][:-1][idle], noise["reward"][1:][idle], False
+    noise = {
+        "obs": rng.normal(size=window.view.obs.shape),
+        "reward": 9 * rng.normal(size=window.view.reward.shape),
+    }
+    obs, reward, legal = (
+        np.array(window.view.obs),
+        np.array(window.view.reward),
+        np.array(window.view.legal),
+    )
+    obs[:-1][idle], reward[1:][idle], legal[:-1][idle] = (
+        noise["obs"][:-1][idle],
+        noise["reward"][1:][idle],
+        False,
+    )
     record = window.record._replace(log_prob=np.where(idle, -5.0, window.record.log_prob))
-    return window._replace(view=window.view._replace(obs=obs, reward=reward, legal=legal), record=record)
+    return window._replace(
+        view=window.view._replace(obs=obs, reward=reward, legal=legal), record=record
+    )
 
 
 @pytest.mark.parametrize("name", POLICY)
@@ -146,7 +167,9 @@ def test_trap_13_the_critic_remembers_alike_in_targets_losses_and_from_window_to
     def whole(learner, memory, clock):
         _, batch, end = algorithm.prepare(learner, memory, jax.random.key(0), clock)
         error = (0.5 * (batch.value - batch.target) ** 2 * batch.weight).sum()
-        _, before, middle = algorithm.prepare(learner, part_of(memory, 0, 5), jax.random.key(0), clock)
+        _, before, middle = algorithm.prepare(
+            learner, part_of(memory, 0, 5), jax.random.key(0), clock
+        )
         later = part_of(memory, 5, 10)._replace(carry=middle)
         _, after, last = algorithm.prepare(learner, later, jax.random.key(0), clock)
         values = jnp.concatenate([before.value, after.value])
@@ -157,14 +180,15 @@ def test_trap_13_the_critic_remembers_alike_in_targets_losses_and_from_window_to
     assert_close(ours, theirs, 1e-5)
 
 
-# -- value normalisation ----------------------------------------------------------------------------------------------
+# -- value normalisation ---------------------------------------------------------------------------
 
 UNIT = ReturnNormaliser(jnp.float32(5.0), jnp.float32(4.0), jnp.float32(1.0))  # mean 5, deviation 2
 
 
 @cache
 def prepared() -> tuple[dict, Batch, Batch]:
-    """A2C's new statistics and batch in that unit, the batch of a critic with the same weights and no unit; λ = 0."""
+    """A2C's new statistics and batch in that unit, the batch of a critic with the same weights and
+    no unit; λ = 0."""
     seen = probe("a2c").seen
     learner = seen.learner._replace(scale=UNIT)
     settings = {"last_action": True, "lam": 0.0, "normalise_advantage": False, **TINY}
@@ -180,7 +204,8 @@ def prepared() -> tuple[dict, Batch, Batch]:
 def test_trap_10_advantages_use_denormalised_values():
     _, batch, plain = prepared()
     window = probe("a2c").seen.window
-    np.testing.assert_allclose(batch.value, plain.value, rtol=1e-4, atol=1e-5)  # the net's output, in its own unit
+    # the net's output, in its own unit
+    np.testing.assert_allclose(batch.value, plain.value, rtol=1e-4, atol=1e-5)
     value = plain.value * 2 + 5
     ahead = window.reward[:-1] + 0.99 * window.discount[:-1] * value[1:]
     expected = (ahead - value[:-1]) * window.valid[:-1]
@@ -205,7 +230,8 @@ def test_trap_10_24_value_statistics_are_part_of_the_learner():
 
 
 def test_trap_10_value_clipping_compares_like_with_like():
-    """Before any update no value has moved, whatever became of the unit: clipping changes no gradient."""
+    """Before any update no value has moved, whatever became of the unit: clipping changes no
+    gradient."""
     seen = probe("ppo").seen
     learner = seen.learner._replace(scale=UNIT)
     free, _ = first_step("ppo")(learner, seen.memory, seen.clock)
@@ -217,9 +243,15 @@ def test_trap_10_a_value_may_move_no_further_than_its_clip():
     """From 1 towards 2 by at most 0.2: the loss stops falling there, and its gradient with it."""
     algorithm = build("ppo", mortal(), clip_value=0.2, normalise_value=False, **TINY)
     one = jnp.ones((1, 1, 1))
-    batch = Batch(*[None] * len(Batch._fields))._replace(critic_weight=one, value=one, target=2 * one)
+    batch = Batch(*[None] * len(Batch._fields))._replace(
+        critic_weight=one, value=one, target=2 * one
+    )
     loss = jax.value_and_grad(lambda value: algorithm.critic_loss(value, None, batch))
-    for value, expected, slope in ((1.1, 0.5 * 0.9**2, -0.9), (1.5, 0.5 * 0.8**2, 0.0), (0.5, 0.5 * 1.5**2, -1.5)):
+    for value, expected, slope in (
+        (1.1, 0.5 * 0.9**2, -0.9),
+        (1.5, 0.5 * 0.8**2, 0.0),
+        (0.5, 0.5 * 1.5**2, -1.5),
+    ):
         np.testing.assert_allclose(
             [float(x.squeeze()) for x in loss(value * one)], [expected, slope], rtol=1e-5, atol=1e-6
         )
@@ -231,12 +263,14 @@ def test_trap_09_24_a_window_without_any_living_step_leaves_the_value_statistics
     assert_close((after.mean, after.variance), (UNIT.mean, UNIT.variance), 1e-6)
 
 
-FAR = np.random.default_rng(0).normal(-1e4, 3.0, (2, 64, 16, 2)).astype(np.float32)  # windows of returns
+# windows of returns
+FAR = np.random.default_rng(0).normal(-1e4, 3.0, (2, 64, 16, 2)).astype(np.float32)
 
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_trap_38_a_variance_beside_a_large_mean(devices):
-    """Mean -1e4, deviation 3, in float32: whoever squares before subtracting is left with nothing."""
+    """Mean -1e4, deviation 3, in float32: whoever squares before subtracting is left with
+    nothing."""
 
     def whole(x):
         return moments(x, shares(jnp.ones(x.shape)))
@@ -247,36 +281,51 @@ def test_trap_38_a_variance_beside_a_large_mean(devices):
 
 
 def test_trap_38_value_statistics_keep_the_deviation_of_far_returns():
-    """Over many windows whose means move as well, against the same sums in float64; constant returns have the floor."""
+    """Over many windows whose means move as well, against the same sums in float64; constant
+    returns have the floor."""
     update = jax.jit(on_devices(ReturnNormaliser.update))
-    scale, (mean, square, windows) = ReturnNormaliser(jnp.float32(0), jnp.float32(1), jnp.float32(0)), (0.0, 1.0, 0.0)
+    scale, (mean, square, windows) = (
+        ReturnNormaliser(jnp.float32(0), jnp.float32(1), jnp.float32(0)),
+        (0.0, 1.0, 0.0),
+    )
     share = np.full(FAR[0].shape, 1 / FAR[0].size, np.float32)
     for k in range(30):
         x = FAR[k % 2] + np.float32(10 * k)
         scale = update(scale, x, share)
         windows = 0.99 * windows + 1
         exact = x.astype(np.float64)
-        mean, square = mean + (exact.mean() - mean) / windows, square + ((exact**2).mean() - square) / windows
+        mean, square = (
+            mean + (exact.mean() - mean) / windows,
+            square + ((exact**2).mean() - square) / windows,
+        )
     assert scale.deviation == pytest.approx((square - mean**2) ** 0.5, rel=1e-3)
     x = FAR[0]
     np.testing.assert_allclose(scale.up(scale.down(x)), x, atol=5e-3)
-    assert update(UNIT._replace(windows=jnp.float32(0)), np.full(x.shape, -7.0), share).deviation == pytest.approx(0.01)
+    assert update(
+        UNIT._replace(windows=jnp.float32(0)), np.full(x.shape, -7.0), share
+    ).deviation == pytest.approx(0.01)
 
 
 def test_trap_38_far_advantages_are_normalised():
     """Rewards of -1e4 with no critic to expect them: the advantages still tell good from bad."""
-    algorithm = build("a2c", mortal(), lam=0.0, gamma=0.0, normalise_value=False, last_action=True, **TINY)
+    algorithm = build(
+        "a2c", mortal(), lam=0.0, gamma=0.0, normalise_value=False, last_action=True, **TINY
+    )
     seen = probe("a2c").seen
     view = seen.window.view
     reward = np.asarray(view.reward) + np.random.default_rng(0).normal(-1e4, 3.0, view.reward.shape)
     window = seen.window._replace(view=view._replace(reward=reward.astype(np.float32)))
     memory = seen.memory._replace(window=window)
-    batch = jax.jit(on_devices(lambda m: algorithm.prepare(seen.learner, m, jax.random.key(0), seen.clock)[1]))(memory)
+    batch = jax.jit(
+        on_devices(lambda m: algorithm.prepare(seen.learner, m, jax.random.key(0), seen.clock)[1])
+    )(memory)
     kept = np.asarray(batch.advantage)[np.asarray(window.weight) > 0]
-    assert kept.mean() == pytest.approx(0.0, abs=1e-3) and kept.std() == pytest.approx(1.0, abs=1e-3)
+    assert kept.mean() == pytest.approx(0.0, abs=1e-3) and kept.std() == pytest.approx(
+        1.0, abs=1e-3
+    )
 
 
-# -- equivalences -----------------------------------------------------------------------------------------------------
+# -- equivalences ----------------------------------------------------------------------------------
 
 
 def test_the_first_gradient_of_ppo_is_a2cs():
@@ -296,20 +345,25 @@ def test_trap_30_mappo_of_one_agent_whose_state_is_its_observation_is_ppo():
     assert_close(learners["mappo"], learners["ppo"], 1e-6)
 
 
-# -- COMA -------------------------------------------------------------------------------------------------------------
+# -- COMA ------------------------------------------------------------------------------------------
 
 
 class Telling(COMA):
     """COMA that tells its advantages and its policy."""
 
     def actor_loss(self, dist, batch):
-        return super().actor_loss(dist, batch)[0], {"advantage": batch.advantage, "probs": jnp.exp(dist.log_probs)}
+        return super().actor_loss(dist, batch)[0], {
+            "advantage": batch.advantage,
+            "probs": jnp.exp(dist.log_probs),
+        }
 
 
 @cache
 def told():
     """`action -> advantage, probs` of the actions in place of those taken, all else equal."""
-    algorithm = Telling(COMA.Config(last_action=True, normalise_advantage=False, **TINY), mortal().teams[TEAM])
+    algorithm = Telling(
+        COMA.Config(last_action=True, normalise_advantage=False, **TINY), mortal().teams[TEAM]
+    )
     seen = probe("coma").seen
 
     def whole(action):
@@ -326,7 +380,8 @@ def told():
 
 
 def test_trap_15_the_policy_expects_no_counterfactual_advantage():
-    """Σ π(a) A(a) = 0 for each agent, the others' actions standing; π acts: with its floor and masks."""
+    """Σ π(a) A(a) = 0 for each agent, the others' actions standing; π acts: with its floor and
+    masks."""
     seen, tell = told()
     for agent in range(2):
         expected = 0.0
@@ -358,16 +413,21 @@ def test_trap_15_the_floor_spreads_epsilon_over_the_legal_actions(epsilon):
     probs = np.exp(floored(masked(logits, legal), legal, jnp.float32(epsilon)).log_probs)
     np.testing.assert_allclose(probs.sum(-1), 1.0, rtol=1e-5)
     assert not probs[~legal].any()
-    np.testing.assert_allclose(probs[0], epsilon / 4 + (1 - epsilon) * np.array([1, 0, 0, 0]), atol=1e-6)
-    np.testing.assert_allclose(probs[1], epsilon / 2 * legal[1] + (1 - epsilon) * np.array([0, 1, 0, 0]), atol=1e-6)
+    np.testing.assert_allclose(
+        probs[0], epsilon / 4 + (1 - epsilon) * np.array([1, 0, 0, 0]), atol=1e-6
+    )
+    np.testing.assert_allclose(
+        probs[1], epsilon / 2 * legal[1] + (1 - epsilon) * np.array([0, 1, 0, 0]), atol=1e-6
+    )
 
 
-# -- gradient steps ---------------------------------------------------------------------------------------------------
+# -- gradient steps --------------------------------------------------------------------------------
 
 
 def test_trap_29_adam_moves_stacked_weights_whose_gradient_is_zero():
-    """An agent that never had a gradient stands still; one that had keeps moving on its momentum. So a zero gradient
-    does not freeze an agent's weights: whoever needs that (HAPPO) must keep an optimiser for each."""
+    """An agent that never had a gradient stands still; one that had keeps moving on its momentum.
+    So a zero gradient does not freeze an agent's weights: whoever needs that (HAPPO) must keep an
+    optimiser for each."""
     tx, rates = adam(10.0), {"actor": jnp.float32(0.1)}
     weights = {"actor": jnp.ones((3, 2))}  # agents 0, 1, 2
     opt = {"actor": tx.init(weights["actor"])}
@@ -375,7 +435,9 @@ def test_trap_29_adam_moves_stacked_weights_whose_gradient_is_zero():
     second = {"actor": jnp.array([[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]])}
     once, opt, _ = descend(tx, weights, opt, first, rates)
     twice, _, _ = descend(tx, once, opt, second, rates)
-    moved = [np.abs(b["actor"] - a["actor"]).min(-1) > 1e-3 for a, b in ((weights, once), (once, twice))]
+    moved = [
+        np.abs(b["actor"] - a["actor"]).min(-1) > 1e-3 for a, b in ((weights, once), (once, twice))
+    ]
     assert [x.tolist() for x in moved] == [[True, True, False], [True, True, False]]
 
 
@@ -392,7 +454,9 @@ def test_each_epoch_is_a_permutation_of_all_rows(rows, minibatches):
 def test_recurrent_minibatches_split_games_not_time(torso, monkeypatch):
     """Feed-forward, every (game, step) is a row of its own."""
     seen, shapes = probe("ppo", torso).seen, []
-    algorithm = build("ppo", mortal(), torso=torso, last_action=True, minibatches=4, epochs=2, **TINY)
+    algorithm = build(
+        "ppo", mortal(), torso=torso, last_action=True, minibatches=4, epochs=2, **TINY
+    )
 
     def losses(params, learner, batch, clock):
         shapes.append(batch.weight.shape)
@@ -400,14 +464,20 @@ def test_recurrent_minibatches_split_games_not_time(torso, monkeypatch):
 
     monkeypatch.setattr(algorithm, "losses", losses)
     jax.eval_shape(
-        on_devices(lambda *x: algorithm.learn(*x[:2], jax.random.key(0), x[2])), seen.learner, seen.memory, seen.clock
+        on_devices(lambda *x: algorithm.learn(*x[:2], jax.random.key(0), x[2])),
+        seen.learner,
+        seen.memory,
+        seen.clock,
     )
     time, games, agents = seen.window.weight.shape
-    assert set(shapes) == {(1, time * games // 4, agents) if torso == "mlp" else (time, games // 4, agents)}
+    assert set(shapes) == {
+        (1, time * games // 4, agents) if torso == "mlp" else (time, games // 4, agents)
+    }
 
 
 def test_trap_36_what_the_dead_do_changes_nothing_for_comas_critic():
-    """Neither now nor at the window's last instant, where actions are drawn: targets, loss and gradients stay."""
+    """Neither now nor at the window's last instant, where actions are drawn: targets, loss and
+    gradients stay."""
     seen = probe("coma").seen
     alive, legal = np.array(seen.window.view.alive), np.asarray(seen.window.view.legal)
     discount = np.array(seen.window.view.discount)
@@ -417,7 +487,9 @@ def test_trap_36_what_the_dead_do_changes_nothing_for_comas_critic():
     view = plain.view._replace(legal=np.where(alive[..., None], legal, np.roll(legal, 1, -1)))
     haunted = plain._replace(view=view, action=action, record=plain.record._replace(raw=action))
     step = first_step("coma", reward="own")
-    ours, theirs = (step(seen.learner, seen.memory._replace(window=one), seen.clock) for one in (plain, haunted))
+    ours, theirs = (
+        step(seen.learner, seen.memory._replace(window=one), seen.clock) for one in (plain, haunted)
+    )
     assert not alive[:-1].all()
     assert_close(theirs, ours, 1e-5)
 
@@ -425,9 +497,13 @@ def test_trap_36_what_the_dead_do_changes_nothing_for_comas_critic():
 def test_trap_36_what_dead_rivals_do_is_nothing():
     """As critics with --rivals read it."""
     spec = Spec(("a", "b"), 1, 1, Discrete(3))
-    view = View(*[None] * len(View._fields))._replace(alive=jnp.array([[[True, False]], [[False, False]]]))
+    view = View(*[None] * len(View._fields))._replace(
+        alive=jnp.array([[[True, False]], [[False, False]]])
+    )
     streams = {"us": view, "them": view}
-    told = _rivals({"us": spec, "them": spec}, "us", streams, {team: jnp.array([[[2, 1]]]) for team in streams})
+    told = _rivals(
+        {"us": spec, "them": spec}, "us", streams, {team: jnp.array([[[2, 1]]]) for team in streams}
+    )
     np.testing.assert_array_equal(told, [[[0, 0, 1, 0, 0, 0]]])
 
 
@@ -435,20 +511,31 @@ def test_trap_36_what_dead_rivals_do_is_nothing():
 def test_trap_39_rewards_of_another_unit_scale_the_actors_gradient(name):
     """Without normalised advantages: a hundredfold, though the critic predicts in its own unit."""
     seen = probe(name).seen
-    step, view, slopes = first_step(name, normalise_advantage=False, entropy=0.0), seen.window.view, []
+    step, view, slopes = (
+        first_step(name, normalise_advantage=False, entropy=0.0),
+        seen.window.view,
+        [],
+    )
     for times in (1.0, 100.0):
-        learner = seen.learner._replace(scale=UNIT._replace(mean=UNIT.mean * times, variance=UNIT.variance * times**2))
-        window = seen.window._replace(view=view._replace(reward=np.asarray(view.reward) * np.float32(times)))
+        learner = seen.learner._replace(
+            scale=UNIT._replace(mean=UNIT.mean * times, variance=UNIT.variance * times**2)
+        )
+        window = seen.window._replace(
+            view=view._replace(reward=np.asarray(view.reward) * np.float32(times))
+        )
         slopes.append(step(learner, seen.memory._replace(window=window), seen.clock)[0]["actor"])
     assert_close(slopes[1], jax.tree.map(lambda x: 100 * x, slopes[0]), 1e-3)
 
 
 def test_ppos_ratio_of_the_dead_is_nothing_however_large():
-    """Not NaN, which is what an infinite ratio times a weight of 0 would be, and neither is its gradient."""
+    """Not NaN, which is what an infinite ratio times a weight of 0 would be, and neither is its
+    gradient."""
     algorithm = build("ppo", mortal(), **TINY)
     raw, one = jnp.zeros((1, 2, 1), int), jnp.ones((1, 2, 1))
     batch = Batch(*[None] * len(Batch._fields))._replace(
-        record=on_policy.Record(raw, jnp.array([[[-0.5], [-1e4]]])), weight=one.at[0, 1].set(0.0), advantage=one
+        record=on_policy.Record(raw, jnp.array([[[-0.5], [-1e4]]])),
+        weight=one.at[0, 1].set(0.0),
+        advantage=one,
     )
 
     def loss(logits):
@@ -459,14 +546,22 @@ def test_ppos_ratio_of_the_dead_is_nothing_however_large():
     assert slope[0, 0].any() and not slope[0, 1].any()
 
 
-# -- whose value ------------------------------------------------------------------------------------------------------
+# -- whose value -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["maa2c", "mappo", "coma"])
 def test_trap_33_a_central_critic_tells_agents_with_rewards_of_their_own_apart(name):
-    """One earns 1 with every step, which the other pays: 2 and -2 at γ = 0.5, whatever the actor is shown."""
+    """One earns 1 with every step, which the other pays: 2 and -2 at γ = 0.5, whatever the actor is
+    shown."""
     env = Opposed(n=2, length=10)
-    settings = {"reward": "own", "agent_id": False, "gamma": 0.5, "critic_lr": 3e-2, "anneal": False, "entropy": 0.0}
+    settings = {
+        "reward": "own",
+        "agent_id": False,
+        "gamma": 0.5,
+        "critic_lr": 3e-2,
+        "anneal": False,
+        "entropy": 0.0,
+    }
     algorithm = build(name, env, **(TINY | settings))
     _, metrics = run(Loop(env, {TEAM: algorithm}, games=4, window=10, steps=10_000), 120)
     assert metrics.learning[TEAM]["critic_loss"][-20:].mean() < 0.02
@@ -480,13 +575,19 @@ def test_trap_33_a_critic_is_told_no_number_where_none_is_needed(name, how):
     assert ID not in build(name, mortal(), agent_id=False, **TINY, **how).sees["critic"]
 
 
-# -- entropy ----------------------------------------------------------------------------------------------------------
+# -- entropy ---------------------------------------------------------------------------------------
 
 
 def test_trap_35_without_a_choice_the_entropy_bonus_widens_a_squashed_policy_only_so_far():
     """To a deviation of 0.87, whose draws are most like any action alike."""
     env = Drifting(n=1, length=5)
-    settings = {"squash": True, "entropy": 1.0, "normalise_advantage": False, "anneal": False, "lr": 0.05}
+    settings = {
+        "squash": True,
+        "entropy": 1.0,
+        "normalise_advantage": False,
+        "anneal": False,
+        "lr": 0.05,
+    }
     algorithm = build("a2c", env, **(TINY | settings))
     state, metrics = run(Loop(env, {TEAM: algorithm}, games=4, window=5, steps=10_000), 150)
     assert np.exp(state.learners[TEAM].params["actor"].head.log_std) == pytest.approx(0.87, abs=0.2)

@@ -46,21 +46,30 @@ CENTRAL = [name for name in PATHWISE if find(name).central]
 DETERMINISTIC = [name for name in PATHWISE if "sac" not in name]
 SOFT = [name for name in PATHWISE if "sac" in name]
 # Feed-forward and shared, they run in test_learning.
-RUN = [(name, *how) for name in PATHWISE for how in (("gru", "own", "discrete"), ("mlp", "own", "continuous"))]
+RUN = [
+    (name, *how)
+    for name in PATHWISE
+    for how in (("gru", "own", "discrete"), ("mlp", "own", "continuous"))
+]
 ONLY_TRACED = [
-    (name, *how) for name in PATHWISE for how in (("mlp", "own", "discrete"), ("gru", "shared", "continuous"))
+    (name, *how)
+    for name in PATHWISE
+    for how in (("mlp", "own", "discrete"), ("gru", "shared", "continuous"))
 ]
 
 
 @dataclass(frozen=True)
 class Skewed(ContinuousIdentity):
-    """Agents see a number in [-1,1] and must say where it stands in [-2,5]; agent_0 may also nod, which is nothing."""
+    """Agents see a number in [-1,1] and must say where it stands in [-2,5]; agent_0 may also nod,
+    which is nothing."""
 
     @cached_property
     def teams(self) -> dict[str, Spec]:
         names = tuple(f"agent_{i}" for i in range(self.n))
         space = Box((-2.0, 1.0), (5.0, 3.0))
-        return self.line_up({TEAM: Spec(names, 1, self.n, space, action_sizes=(2, *[1] * (self.n - 1)))})
+        return self.line_up(
+            {TEAM: Spec(names, 1, self.n, space, action_sizes=(2, *[1] * (self.n - 1)))}
+        )
 
     def advance(self, key: Array, world: Quiz, actions: dict[str, Array]) -> Quiz:
         said = (actions[TEAM][:, 0] - 1.5) / 3.5
@@ -71,7 +80,7 @@ REAL = Skewed(length=5)
 GAMES = {"discrete": mortal(), "continuous": REAL}
 
 
-# -- every member -----------------------------------------------------------------------------------------------------
+# -- every member ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("member", RUN, ids="-".join)
@@ -82,14 +91,18 @@ def test_training_stays_finite_and_moves_every_part(member):
     assert learner.updates == 6
     for nets, fresh in ((learner.params, before.params), (learner.target, before.target)):
         for part, net in nets.items():
-            moved = [ours != theirs for ours, theirs in zip(bits(net), bits(fresh[part]), strict=True)]
+            moved = [
+                ours != theirs for ours, theirs in zip(bits(net), bits(fresh[part]), strict=True)
+            ]
             assert all(moved), part
     assert set(learner.target) == ({"critic"} if algorithm.name in SOFT else {"actor", "critic"})
 
 
 @pytest.mark.parametrize("member", ONLY_TRACED, ids="-".join)
 def test_the_other_torsos_and_sharings_fit_together(member):
-    assert {"critic_loss", "actor_loss", "q", "updates"} <= set(traced(*member[:3], GAMES[member[3]]))
+    assert {"critic_loss", "actor_loss", "q", "updates"} <= set(
+        traced(*member[:3], GAMES[member[3]])
+    )
 
 
 @pytest.mark.parametrize("name", PATHWISE)
@@ -103,7 +116,8 @@ def test_actions_are_legal(name):
 
 @pytest.mark.parametrize("name", PATHWISE)
 def test_trap_22_actions_stay_within_bounds_and_unused_dimensions_stand_still(name):
-    """In the game's units [-2,5] and [1,3]; as nets read them, a dimension an agent does not have is 0."""
+    """In the game's units [-2,5] and [1,3]; as nets read them, a dimension an agent does not have
+    is 0."""
     algorithm, _, state, _ = replayed(name, "mlp", "own", REAL)
     action = np.asarray(state.memories[TEAM].ring.action)[0, :30]
     assert (action >= np.array([-2, 1]) - 1e-5).all() and (action <= np.array([5, 3]) + 1e-5).all()
@@ -111,7 +125,7 @@ def test_trap_22_actions_stay_within_bounds_and_unused_dimensions_stand_still(na
     np.testing.assert_allclose(as_input(action, algorithm.spec)[:, :, 1, 1], 0.0, atol=1e-6)
 
 
-# -- actions as nets read them ----------------------------------------------------------------------------------------
+# -- actions as nets read them ---------------------------------------------------------------------
 
 
 def test_trap_22_an_action_survives_the_way_to_the_net_and_back():
@@ -125,7 +139,7 @@ def test_trap_22_an_action_survives_the_way_to_the_net_and_back():
     np.testing.assert_array_equal(as_action(as_input(choice, discrete), discrete), choice)
 
 
-# -- Gumbel-softmax ---------------------------------------------------------------------------------------------------
+# -- Gumbel-softmax --------------------------------------------------------------------------------
 
 LOGITS = np.random.default_rng(3).normal(size=(5, 4)).astype(np.float32)
 LEGAL = np.array([[1, 1, 1, 1], [0, 1, 1, 1], [1, 0, 0, 1], [0, 0, 1, 0], [1, 1, 0, 1]], bool)
@@ -137,7 +151,10 @@ def choice(logits: Array) -> Relaxed:
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0])
 def test_trap_21_relaxed_is_one_of_the_actions_forwards_and_a_softmax_backwards(temperature):
-    key, upstream = jax.random.key(0), np.random.default_rng(1).normal(size=LOGITS.shape).astype(np.float32)
+    key, upstream = (
+        jax.random.key(0),
+        np.random.default_rng(1).normal(size=LOGITS.shape).astype(np.float32),
+    )
 
     def soft(logits):
         noise = jax.random.gumbel(key, logits.shape)
@@ -146,10 +163,14 @@ def test_trap_21_relaxed_is_one_of_the_actions_forwards_and_a_softmax_backwards(
     ours, pull = jax.vjp(lambda x: choice(x).relaxed(key, temperature), LOGITS)
     _, pull_soft = jax.vjp(soft, LOGITS)
     hard = np.asarray(ours)
-    assert set(np.unique(np.round(hard, 5))) == {0.0, 1.0} and (np.abs(hard.sum(-1) - 1) < 1e-5).all()
+    assert (
+        set(np.unique(np.round(hard, 5))) == {0.0, 1.0} and (np.abs(hard.sum(-1) - 1) < 1e-5).all()
+    )
     assert LEGAL[np.arange(5), hard.argmax(-1)].all()
     assert_close(pull(upstream), pull_soft(upstream), 1e-5)
-    assert np.abs(pull(upstream)[0]).max() > 1e-3 and not np.asarray(pull(upstream)[0])[~LEGAL].any()
+    assert (
+        np.abs(pull(upstream)[0]).max() > 1e-3 and not np.asarray(pull(upstream)[0])[~LEGAL].any()
+    )
 
 
 def test_trap_21_relaxed_draws_follow_the_policy_and_the_mode_does_not_vary():
@@ -160,7 +181,9 @@ def test_trap_21_relaxed_draws_follow_the_policy_and_the_mode_does_not_vary():
     probs /= probs.sum(-1, keepdims=True)
     np.testing.assert_allclose(rate, probs, atol=0.015)
     np.testing.assert_allclose(explored, probs, atol=0.015)
-    np.testing.assert_array_equal(choice(LOGITS).mode().argmax(-1), np.where(LEGAL, LOGITS, -np.inf).argmax(-1))
+    np.testing.assert_array_equal(
+        choice(LOGITS).mode().argmax(-1), np.where(LEGAL, LOGITS, -np.inf).argmax(-1)
+    )
 
 
 def lifelike(seen: Studied) -> Any:
@@ -194,18 +217,23 @@ def test_trap_21_an_actor_learns_through_its_own_action_alone(name, env):
     seen = studied(name, GAMES[env], sharing="own")
 
     def slope(actor):
-        return jax.grad(lambda a: seen.algorithm.actor_loss({"actor": a}, seen.learner, seen.batch, key)[0])(actor)
+        return jax.grad(
+            lambda a: seen.algorithm.actor_loss({"actor": a}, seen.learner, seen.batch, key)[0]
+        )(actor)
 
     key, actor = jax.random.key(0), seen.learner.params["actor"]
     other = jax.tree.map(lambda x: x.at[1].add(0.5), jax.tree.map(jnp.asarray, actor))
     ours, theirs = call(lambda a, b: (slope(a), slope(b)), actor, other)
     assert_close(*(jax.tree.map(lambda x: x[0], one) for one in (ours, theirs)), 1e-6)
-    ones, others = (np.concatenate([leaf[1].ravel() for leaf in jax.tree.leaves(one)]) for one in (ours, theirs))
+    ones, others = (
+        np.concatenate([leaf[1].ravel() for leaf in jax.tree.leaves(one)]) for one in (ours, theirs)
+    )
     assert np.abs(ones - others).max() > 1e-5
 
 
 @pytest.mark.parametrize(
-    ("name", "env"), [*((name, "discrete") for name in PATHWISE), ("td3", "continuous"), ("sac", "continuous")]
+    ("name", "env"),
+    [*((name, "discrete") for name in PATHWISE), ("td3", "continuous"), ("sac", "continuous")],
 )
 def test_trap_21_greedy_play_is_the_mode_and_training_explores(name, env):
     seen = studied(name, GAMES[env])
@@ -215,7 +243,10 @@ def test_trap_21_greedy_play_is_the_mode_and_training_explores(name, env):
     @jax.jit
     def choose(key):
         act = seen.algorithm.act
-        return [act(seen.learner, key, view, carry, clock(1e4), greedy).action for greedy in (True, False)]
+        return [
+            act(seen.learner, key, view, carry, clock(1e4), greedy).action
+            for greedy in (True, False)
+        ]
 
     ones, others = choose(jax.random.key(1)), choose(jax.random.key(2))
     assert bits(ones[0]) == bits(others[0]) and bits(ones[1]) != bits(others[1])
@@ -232,13 +263,18 @@ def test_warmup_tries_anything():
     """Before learning begins actions are uniform over what is allowed, whatever the policy says."""
     algorithm = build("ddpg", REAL, **(TINY | OFF | {"warmup": 100}))
     policy = Point(jnp.full((4000, 1, 2, 2), 9.0), jnp.array([[True, True], [True, False]]))
-    early, late = (np.asarray(algorithm.explore(policy, jax.random.key(0), policy.legal, clock(s))) for s in (99, 100))
-    assert np.abs(early.mean((0, 1)))[[0, 0, 1], [0, 1, 0]].max() < 0.05 and not early[..., 1, 1].any()
+    early, late = (
+        np.asarray(algorithm.explore(policy, jax.random.key(0), policy.legal, clock(s)))
+        for s in (99, 100)
+    )
+    assert (
+        np.abs(early.mean((0, 1)))[[0, 0, 1], [0, 1, 0]].max() < 0.05 and not early[..., 1, 1].any()
+    )
     assert early.std((0, 1))[0] == pytest.approx(1 / 3**0.5, abs=0.02)
     assert late[..., 0].min() > -0.2 and not late[..., 1, 1].any()
 
 
-# -- targets ----------------------------------------------------------------------------------------------------------
+# -- targets ---------------------------------------------------------------------------------------
 
 
 def ahead(seen: Studied, learner: Any = None, key: int = 0, algorithm: Any = None) -> np.ndarray:
@@ -252,7 +288,9 @@ def ahead(seen: Studied, learner: Any = None, key: int = 0, algorithm: Any = Non
     )
 
 
-def chosen_ahead(name: str, env: str, key: int = 0, learner: Any = None, **settings: Any) -> np.ndarray:
+def chosen_ahead(
+    name: str, env: str, key: int = 0, learner: Any = None, **settings: Any
+) -> np.ndarray:
     """`[T+1,B,N,A]` the actions a deterministic member's target critics are asked about."""
     seen = studied(name, GAMES[env])
     algorithm = build(name, GAMES[env], **(TINY | OFF | settings))
@@ -263,7 +301,8 @@ def chosen_ahead(name: str, env: str, key: int = 0, learner: Any = None, **setti
 @pytest.mark.parametrize("name", DETERMINISTIC)
 @pytest.mark.parametrize("env", GAMES)
 def test_trap_22_targets_ask_about_what_the_target_policies_would_do(name, env):
-    """Exactly what acting greedily with the target's weights gives, on its way through the game's units."""
+    """Exactly what acting greedily with the target's weights gives, on its way through the game's
+    units."""
     seen = studied(name, GAMES[env])
     learner = altered(seen.learner, "actor", "target", 0.3)
     ours = chosen_ahead(name, env, learner=learner, smoothing=0.0)
@@ -271,20 +310,26 @@ def test_trap_22_targets_ask_about_what_the_target_policies_would_do(name, env):
     acting = learner._replace(params=learner.target)
     for t in range(7):
         now = jax.tree.map(lambda x, t=t: x[t], view)
-        action = algorithm.act(acting, jax.random.key(0), now, algorithm.carry(acting, 8), clock(), True).action
+        action = algorithm.act(
+            acting, jax.random.key(0), now, algorithm.carry(acting, 8), clock(), True
+        ).action
         expected = as_input(action, algorithm.spec) * np.asarray(now.alive)[..., None]
         np.testing.assert_allclose(ours[t], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", DETERMINISTIC)
 def test_trap_21_targets_are_without_noise(name):
-    """Arg-max where actions are discrete; smoothing is for continuous ones, and only where asked for."""
+    """Arg-max where actions are discrete; smoothing is for continuous ones, and only where asked
+    for."""
     assert bits(chosen_ahead(name, "discrete", 0)) == bits(chosen_ahead(name, "discrete", 1))
     plain = [bits(chosen_ahead(name, "continuous", key, smoothing=0.0)) for key in (0, 1)]
     smooth = [bits(chosen_ahead(name, "continuous", key, smoothing=0.2)) for key in (0, 1)]
     assert plain[0] == plain[1] and smooth[0] != smooth[1]
     hot = chosen_ahead(name, "discrete")
-    assert set(np.unique(hot)) == {0.0, 1.0} and (hot.sum(-1) == studied(name).batch.window.view.alive).all()
+    assert (
+        set(np.unique(hot)) == {0.0, 1.0}
+        and (hot.sum(-1) == studied(name).batch.window.view.alive).all()
+    )
 
 
 def test_smoothing_stays_within_the_bounds_and_clips_its_noise():
@@ -305,7 +350,10 @@ def test_trap_22_the_next_joint_action_is_the_target_policies(name, env):
     moved = {"online": altered(seen.learner, "actor", "params", 0.4)}
     if name not in SOFT:
         moved["target"] = altered(seen.learner, "actor", "target", 0.4)
-    changes = {which: not np.allclose(ahead(seen, learner), plain, atol=1e-6) for which, learner in moved.items()}
+    changes = {
+        which: not np.allclose(ahead(seen, learner), plain, atol=1e-6)
+        for which, learner in moved.items()
+    }
     assert changes == ({"online": True} if name in SOFT else {"online": False, "target": True})
     critic = altered(seen.learner, "critic", "params")
     np.testing.assert_array_equal(ahead(seen, critic), plain)
@@ -319,7 +367,10 @@ def raised(seen: Studied, critic: int, by: float) -> Any:
     leaves = [leaves[0], leaves[1] + by]  # weight and bias
     critics[critic] = jax.tree.unflatten(
         jax.tree.structure(critics[critic]),
-        [*jax.tree.leaves(critics[critic])[: -len(leaves)], *jax.tree.leaves(jax.tree.unflatten(tree, leaves))],
+        [
+            *jax.tree.leaves(critics[critic])[: -len(leaves)],
+            *jax.tree.leaves(jax.tree.unflatten(tree, leaves)),
+        ],
     )
     return seen.learner._replace(target=seen.learner.target | {"critic": tuple(critics)})
 
@@ -328,7 +379,10 @@ def raised(seen: Studied, critic: int, by: float) -> Any:
 @pytest.mark.parametrize("name", ["td3", "matd3", "sac", "masac"])
 def test_of_twin_critics_the_lower_is_believed(name, env):
     seen = studied(name, GAMES[env])
-    assert len(seen.learner.target["critic"]) == 2 and len(studied("ddpg").learner.target["critic"]) == 1
+    assert (
+        len(seen.learner.target["critic"]) == 2
+        and len(studied("ddpg").learner.target["critic"]) == 1
+    )
     low = [ahead(seen, raised(seen, critic, -100.0)) for critic in (0, 1)]
     high = [ahead(seen, raised(seen, critic, 100.0)) for critic in (0, 1)]
     np.testing.assert_allclose(high[1], low[0] + 100, atol=1e-3)  # both are the first critic's word
@@ -339,14 +393,17 @@ def test_of_twin_critics_the_lower_is_believed(name, env):
     assert np.abs(high[0] - high[1]).max() > 1e-3
 
 
-# -- the actor's step -------------------------------------------------------------------------------------------------
+# -- the actor's step ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("illegal", [30.0, -1e6])
 def test_trap_23_the_penalty_sees_no_illegal_logit(illegal):
     algorithm = studied("ddpg").algorithm
     logits, tempted = jnp.asarray(LOGITS), jnp.where(LEGAL, LOGITS, illegal)
-    ours, theirs = (jax.value_and_grad(lambda x: algorithm.saturation(choice(x)).sum())(x) for x in (logits, tempted))
+    ours, theirs = (
+        jax.value_and_grad(lambda x: algorithm.saturation(choice(x)).sum())(x)
+        for x in (logits, tempted)
+    )
     assert_close(ours, theirs, 1e-6)
     expected = [(LOGITS[i][LEGAL[i]] ** 2).mean() for i in range(5)]
     np.testing.assert_allclose(algorithm.saturation(choice(tempted)), expected, rtol=1e-5)
@@ -356,13 +413,18 @@ def test_trap_23_the_penalty_sees_no_illegal_logit(illegal):
 
 def test_trap_23_the_penalty_of_real_actions_is_of_what_is_squashed():
     algorithm = studied("ddpg", REAL).algorithm
-    point = Point(jnp.array([[[2.0, 100.0]], [[-1.0, 3.0]]]), jnp.array([[[True, False]], [[True, True]]]))
+    point = Point(
+        jnp.array([[[2.0, 100.0]], [[-1.0, 3.0]]]), jnp.array([[[True, False]], [[True, True]]])
+    )
     np.testing.assert_allclose(algorithm.saturation(point), [[4.0], [5.0]])
 
 
 def trail(seen: Studied, steps: int = 4, **settings: Any) -> list:
     """Learners after 0, 1, … gradient steps on one batch."""
-    name, env = seen.algorithm.name, REAL if isinstance(seen.algorithm.spec.action, Box) else mortal()
+    name, env = (
+        seen.algorithm.name,
+        REAL if isinstance(seen.algorithm.spec.action, Box) else mortal(),
+    )
     algorithm = build(name, env, **(TINY | OFF | settings))
 
     def improve(state, key):
@@ -370,7 +432,10 @@ def trail(seen: Studied, steps: int = 4, **settings: Any) -> list:
         return learner, learner
 
     learners = call(
-        lambda learner: jax.lax.scan(improve, learner, jax.random.split(jax.random.key(0), steps))[1], seen.learner
+        lambda learner: jax.lax.scan(improve, learner, jax.random.split(jax.random.key(0), steps))[
+            1
+        ],
+        seen.learner,
     )
     return [seen.learner, *(jax.tree.map(lambda x, k=k: x[k], learners) for k in range(steps))]
 
@@ -392,15 +457,19 @@ def test_actor_and_critic_have_learning_rates_of_their_own():
     """Adam's first step is as long as its rate."""
     before, after = trail(studied("ddpg"), 1, lr=1e-3, critic_lr=0.1)
     for part, rate in (("actor", 1e-3), ("critic", 0.1)):
-        pairs = zip(jax.tree.leaves(before.params[part]), jax.tree.leaves(after.params[part]), strict=True)
+        pairs = zip(
+            jax.tree.leaves(before.params[part]), jax.tree.leaves(after.params[part]), strict=True
+        )
         assert max(np.abs(a - b).max() for a, b in pairs) == pytest.approx(rate, rel=0.05)
 
 
 @pytest.mark.parametrize(
-    ("name", "env", "aim"), [("sac", "discrete", "entropy"), ("masac", "continuous", "entropy_per_dimension")]
+    ("name", "env", "aim"),
+    [("sac", "discrete", "entropy"), ("masac", "continuous", "entropy_per_dimension")],
 )
 def test_the_temperature_moves_towards_the_entropy_aimed_at(name, env, aim):
-    """Up where the policy is not random enough, down where it is too random; not at all with a rate of 0."""
+    """Up where the policy is not random enough, down where it is too random; not at all with a rate
+    of 0."""
     seen = studied(name, GAMES[env])
     start = seen.learner.params["alpha"]
     assert start == pytest.approx(np.log(0.1))
@@ -408,11 +477,13 @@ def test_the_temperature_moves_towards_the_entropy_aimed_at(name, env, aim):
         trail(seen, 2, alpha_lr=rate, **{aim: entropy})[-1].params["alpha"]
         for entropy, rate in ((-5.0, 0.01), (5.0, 0.01), (5.0, 0.0))
     )
-    assert less == pytest.approx(start - 0.02, abs=1e-3) and more == pytest.approx(start + 0.02, abs=1e-3)
+    assert less == pytest.approx(start - 0.02, abs=1e-3) and more == pytest.approx(
+        start + 0.02, abs=1e-3
+    )
     assert kept == start
 
 
-# -- SAC --------------------------------------------------------------------------------------------------------------
+# -- SAC -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SOFT)
@@ -423,9 +494,14 @@ def test_trap_16_the_discrete_expectation_is_over_the_legal_actions(name):
     scene = seen.batch.scene
     legal = np.asarray(scene.view.legal)
     table = np.random.default_rng(0).normal(size=legal.shape).astype(np.float32)
-    algorithm.q = lambda critics, scene: [jnp.asarray(np.where(legal, table, 1e6)), jnp.asarray(table + 5)]
+    algorithm.q = lambda critics, scene: [
+        jnp.asarray(np.where(legal, table, 1e6)),
+        jnp.asarray(table + 5),
+    ]
     actor = altered(seen.learner, "actor", by=0.3)
-    policy, _ = algorithm.policy(actor.params["actor"], scene, algorithm.start(actor.params["actor"].torso, scene))
+    policy, _ = algorithm.policy(
+        actor.params["actor"], scene, algorithm.start(actor.params["actor"].torso, scene)
+    )
     probs = np.exp(np.asarray(policy.log_probs, np.float64))
     assert not probs[~legal].any()
     alpha, expected = float(np.exp(actor.params["alpha"])), np.zeros(legal.shape[:-1])
@@ -444,10 +520,14 @@ def test_the_continuous_expectation_has_the_entropy_of_the_living(name):
     rows = 1 if algorithm.team_critic else 2
     assert algorithm.team_critic == (name == "masac")
     algorithm.q = lambda critics, scene: [jnp.zeros((7, 8, rows, 1))] * 2
-    dead = seen.batch.scene.view._replace(alive=np.array(seen.batch.scene.view.alive) & [True, False])
+    dead = seen.batch.scene.view._replace(
+        alive=np.array(seen.batch.scene.view.alive) & [True, False]
+    )
     seen = seen._replace(batch=seen.batch._replace(scene=seen.batch.scene._replace(view=dead)))
     actor = seen.learner.params["actor"]
-    policy, _ = algorithm.policy(actor, seen.batch.scene, algorithm.start(actor.torso, seen.batch.scene))
+    policy, _ = algorithm.policy(
+        actor, seen.batch.scene, algorithm.start(actor.torso, seen.batch.scene)
+    )
     density = np.asarray(policy.log_prob(policy.sample(jax.random.key(3))))
     expected = -0.5 * density * [1, 0]
     if algorithm.team_critic:
@@ -456,11 +536,21 @@ def test_the_continuous_expectation_has_the_entropy_of_the_living(name):
 
 
 @pytest.mark.parametrize("how", [{}, {"lam": 0.8}, {"n_step": 4}], ids=str)
-@pytest.mark.parametrize("env", [Endless(n=1, length=10), Drifting(n=1, length=10)], ids=["discrete", "continuous"])
+@pytest.mark.parametrize(
+    "env", [Endless(n=1, length=10), Drifting(n=1, length=10)], ids=["discrete", "continuous"]
+)
 @pytest.mark.parametrize("name", SOFT)
 def test_trap_31_every_step_of_a_target_earns_its_entropy(name, env, how):
     """Reward 1 for ever, γ 0.8, α 0.5: Q = (1 + γαH) / (1 - γ), with two actions alike 6.386."""
-    fixed = {"gamma": 0.8, "alpha": 0.5, "alpha_lr": 0.0, "tau": 0.1, "anneal": False, "lr": 1e-3, "critic_lr": 1e-2}
+    fixed = {
+        "gamma": 0.8,
+        "alpha": 0.5,
+        "alpha_lr": 0.0,
+        "tau": 0.1,
+        "anneal": False,
+        "lr": 1e-3,
+        "critic_lr": 1e-2,
+    }
     algorithm = build(name, env, **(TINY | OFF | {"capacity": 10_000} | fixed | how))
     state, _ = run(Loop(env, {TEAM: algorithm}, games=4, window=6, steps=10_000), 300)
     learner, scene = state.learners[TEAM], studied(name, env).batch.scene
@@ -479,14 +569,19 @@ def test_trap_31_every_step_of_a_target_earns_its_entropy(name, env, how):
 
 
 def soft_return(t: int, left: int, lam: float, gamma: float, *stream: np.ndarray) -> float:
-    """Of the step at `t` and at most so many more, `left`, each trusted by `lam`; columns of the stream by time."""
+    """Of the step at `t` and at most so many more, `left`, each trusted by `lam`; columns of the
+    stream by time."""
     reward, discount, valid, values, bonus = stream
     on = left > 1 and t + 1 < len(reward) and valid[t + 1]
-    further = bonus[t + 1] + soft_return(t + 1, left - 1, lam, gamma, *stream) if on else values[t + 1]
+    further = (
+        bonus[t + 1] + soft_return(t + 1, left - 1, lam, gamma, *stream) if on else values[t + 1]
+    )
     return reward[t] + gamma * discount[t] * ((1 - lam) * values[t + 1] + lam * further)
 
 
-@pytest.mark.parametrize(("how", "left", "lam"), [({"lam": 0.7}, 99, 0.7), ({"n_step": 3}, 3, 1.0)], ids=str)
+@pytest.mark.parametrize(
+    ("how", "left", "lam"), [({"lam": 0.7}, 99, 0.7), ({"n_step": 3}, 3, 1.0)], ids=str
+)
 @pytest.mark.parametrize("env", GAMES)
 @pytest.mark.parametrize("name", SOFT)
 def test_trap_31_soft_targets_by_hand(name, env, how, left, lam):
@@ -509,7 +604,7 @@ def test_trap_31_soft_targets_by_hand(name, env, how, left, lam):
     np.testing.assert_allclose(ours[counted], expected[counted], atol=1e-4)
 
 
-# -- whose critic -----------------------------------------------------------------------------------------------------
+# -- whose critic ----------------------------------------------------------------------------------
 
 
 def shapes(name: str, env: Any, team: str = TEAM, **settings: Any) -> tuple:
@@ -521,7 +616,9 @@ def shapes(name: str, env: Any, team: str = TEAM, **settings: Any) -> tuple:
 
     def whole():
         answers = algorithm.q(seen.learner.params["critic"], algorithm.now(seen.batch, rivals))
-        return answers[0], algorithm.next_values(seen.learner, seen.batch.scene, later, jax.random.key(0))
+        return answers[0], algorithm.next_values(
+            seen.learner, seen.batch.scene, later, jax.random.key(0)
+        )
 
     answer, expected = jax.eval_shape(whole)
     return answer.shape, expected.shape
@@ -542,29 +639,46 @@ def test_a_critic_of_the_team_learns_what_each_agents_copy_would():
     seen = studied("maddpg", reward="mean")
     assert seen.algorithm.team_critic
     single = call(
-        lambda b: seen.algorithm.critic_loss(seen.learner.params, seen.learner, b, jax.random.key(0)), seen.batch
+        lambda b: seen.algorithm.critic_loss(
+            seen.learner.params, seen.learner, b, jax.random.key(0)
+        ),
+        seen.batch,
     )
     seen.algorithm.team_critic = False
     try:
         each = call(
-            lambda b: seen.algorithm.critic_loss(seen.learner.params, seen.learner, b, jax.random.key(0)), seen.batch
+            lambda b: seen.algorithm.critic_loss(
+                seen.learner.params, seen.learner, b, jax.random.key(0)
+            ),
+            seen.batch,
         )
     finally:
         seen.algorithm.team_critic = True
     assert_close(single, each, 1e-5)
 
 
-@pytest.mark.parametrize(("name", "sharing"), [*((name, "shared") for name in CENTRAL), ("maddpg", "own")])
+@pytest.mark.parametrize(
+    ("name", "sharing"), [*((name, "shared") for name in CENTRAL), ("maddpg", "own")]
+)
 def test_each_agents_own_reward_is_its_central_critics(name, sharing):
     """Endless, at γ = 0.5: 2 for one, -2 for the other."""
     env = Opposed(n=2, length=5)
     own = {"alpha": 0.05, "alpha_lr": 0.0} if name == "masac" else {"epsilon": 1.0}
-    settings = TINY | OFF | {"gamma": 0.5, "tau": 0.2, "anneal": False, "reward": "own", "sharing": sharing}
+    settings = (
+        TINY
+        | OFF
+        | {"gamma": 0.5, "tau": 0.2, "anneal": False, "reward": "own", "sharing": sharing}
+    )
     algorithm = build(name, env, **settings, **own)
     state, _ = run(Loop(env, {TEAM: algorithm}, games=4, window=6, steps=10_000), 150)
     learner, seen = state.learners[TEAM], studied(name, env)
-    q = call(lambda: algorithm.q(learner.params["critic"], algorithm.now(seen.batch, seen.batch.window.rivals))[0])
-    assert np.median(q[..., 0, :]) == pytest.approx(2.0, abs=0.2)  # but for what a policy has ceased to try
+    q = call(
+        lambda: algorithm.q(
+            learner.params["critic"], algorithm.now(seen.batch, seen.batch.window.rivals)
+        )[0]
+    )
+    # but for what a policy has ceased to try
+    assert np.median(q[..., 0, :]) == pytest.approx(2.0, abs=0.2)
     assert np.median(q[..., 1, :]) == pytest.approx(-2.0, abs=0.2)
 
 
@@ -589,19 +703,29 @@ def test_rivals_reach_the_critics_loss_now_and_ahead():
     def loss(batch):
         return seen.algorithm.critic_loss(parts, seen.learner, batch, jax.random.key(0))[0]
 
-    flipped = seen.batch._replace(window=seen.batch.window._replace(rivals=1 - seen.batch.window.rivals))
+    flipped = seen.batch._replace(
+        window=seen.batch.window._replace(rivals=1 - seen.batch.window.rivals)
+    )
     later = seen.batch._replace(rivals_after=1 - seen.batch.rivals_after)
-    plain, now, after = call(lambda *batches: [loss(one) for one in batches], seen.batch, flipped, later)
+    plain, now, after = call(
+        lambda *batches: [loss(one) for one in batches], seen.batch, flipped, later
+    )
     assert len({round(float(x), 6) for x in (plain, now, after)}) == 3
 
 
 def test_a_run_against_rivals_who_are_seen():
     env = make("mpe/simple_tag")
     settings = TINY | OFF | {"rivals": True}
-    kinds = {"adversary": build("maddpg", env, "adversary", **settings), "agent": build("random", env, "agent")}
+    kinds = {
+        "adversary": build("maddpg", env, "adversary", **settings),
+        "agent": build("random", env, "agent"),
+    }
     state, metrics = run(Loop(env, kinds, games=4, window=10, steps=1000), 2)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((state.learners, metrics)))
-    assert state.learners["adversary"].updates == 4 and state.memories["adversary"].ring.rivals.shape[-1] == 5
+    assert (
+        state.learners["adversary"].updates == 4
+        and state.memories["adversary"].ring.rivals.shape[-1] == 5
+    )
 
 
 @pytest.mark.parametrize("name", ["ddpg", "td3", "sac"])
@@ -610,20 +734,28 @@ def test_agents_with_critics_of_their_own_see_no_rivals(name):
         build(name, mortal(), rivals=True)
 
 
-# -- equivalences -----------------------------------------------------------------------------------------------------
+# -- equivalences ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("pair", "env"),
-    [(("ddpg", "maddpg"), make("test/identity", n=1, length=5)), (("td3", "matd3"), Skewed(n=1, length=5))],
+    [
+        (("ddpg", "maddpg"), make("test/identity", n=1, length=5)),
+        (("td3", "matd3"), Skewed(n=1, length=5)),
+    ],
     ids=["discrete", "continuous"],
 )
-def test_trap_30_the_central_form_of_one_agent_whose_state_is_its_observation_is_the_plain_one(pair, env):
-    """With a reward of the team's: with one of its own, a central critic is shown beside the state what it sees."""
+def test_trap_30_the_central_form_of_one_agent_whose_state_is_its_observation_is_the_plain_one(
+    pair, env
+):
+    """With a reward of the team's: with one of its own, a central critic is shown beside the state
+    what it sees."""
     learners = []
     for name in pair:
         algorithm = build(name, env, reward="mean", **TINY, **OFF)
-        learners.append(run(Loop(env, {TEAM: algorithm}, games=4, window=8, steps=1000), 3)[0].learners[TEAM])
+        learners.append(
+            run(Loop(env, {TEAM: algorithm}, games=4, window=8, steps=1000), 3)[0].learners[TEAM]
+        )
     assert_close(*learners, 1e-5)
 
 
@@ -634,11 +766,13 @@ def test_ddpg_with_its_tricks_is_td3():
     learners = []
     for name, settings in (("td3", {}), ("ddpg", tricks)):
         algorithm = build(name, env, **TINY, **OFF, **settings)
-        learners.append(run(Loop(env, {TEAM: algorithm}, games=4, window=8, steps=1000), 3)[0].learners[TEAM])
+        learners.append(
+            run(Loop(env, {TEAM: algorithm}, games=4, window=8, steps=1000), 3)[0].learners[TEAM]
+        )
     assert bits(learners[0]) == bits(learners[1])
 
 
-# -- the dead ---------------------------------------------------------------------------------------------------------
+# -- the dead --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", PATHWISE)
@@ -647,10 +781,13 @@ def test_trap_11_what_the_dead_see_and_do_influences_nobody(name):
     seen = studied(name, reward="own")
     view, window = seen.batch.window.view, seen.batch.window
     dead = ~np.asarray(view.alive)
-    other = view._replace(obs=np.where(dead[..., None], 7.0, np.asarray(view.obs)).astype(np.float32))
+    other = view._replace(
+        obs=np.where(dead[..., None], 7.0, np.asarray(view.obs)).astype(np.float32)
+    )
     action = np.where(dead[:-1], (np.asarray(window.action) + 1) % 3, np.asarray(window.action))
     haunted = seen.batch._replace(
-        window=window._replace(view=other, action=action), scene=seen.batch.scene._replace(view=other)
+        window=window._replace(view=other, action=action),
+        scene=seen.batch.scene._replace(view=other),
     )
     key, params = jax.random.key(0), dict(seen.learner.params)
     actor = {part: net for part, net in params.items() if part != "critic"}
@@ -659,7 +796,9 @@ def test_trap_11_what_the_dead_see_and_do_influences_nobody(name):
         critic = jax.grad(seen.algorithm.critic_loss, has_aux=True)(
             {"critic": params["critic"]}, seen.learner, batch, key
         )
-        return critic, jax.grad(seen.algorithm.actor_loss, has_aux=True)(actor, seen.learner, batch, key)
+        return critic, jax.grad(seen.algorithm.actor_loss, has_aux=True)(
+            actor, seen.learner, batch, key
+        )
 
     plain, after = call(lambda a, b: (slopes(a), slopes(b)), seen.batch, haunted)
     assert_close(after, plain, 1e-5)

@@ -1,4 +1,5 @@
-"""The value family: utilities, mixers, targets, exploration, on a game whose agents die and may not do everything."""
+"""The value family: utilities, mixers, targets, exploration, on a game whose agents die and may not
+do everything."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ RUN = [(name, "gru", "own") for name in VALUE]  # feed-forward and shared, they 
 ONLY_TRACED = [(name, *rest) for name in VALUE for rest in (("mlp", "own"), ("gru", "shared"))]
 
 
-# -- every member -----------------------------------------------------------------------------------------------------
+# -- every member ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("member", RUN, ids="-".join)
@@ -63,7 +64,9 @@ def test_training_stays_finite_and_moves_every_part(member):
     assert learner.updates == 6 and metrics.learning[TEAM]["updates"].tolist() == [2, 2, 2]
     for nets, fresh in ((learner.params, before.params), (learner.target, before.target)):
         for part, net in nets.items():
-            moved = [ours != theirs for ours, theirs in zip(bits(net), bits(fresh[part]), strict=True)]
+            moved = [
+                ours != theirs for ours, theirs in zip(bits(net), bits(fresh[part]), strict=True)
+            ]
             assert all(moved), part
     assert set(learner.target) == set(learner.params) and algorithm.name in member
 
@@ -83,28 +86,37 @@ def test_actions_are_legal(member):
     assert 0 < ring.view.legal.mean() < 1
 
 
-# -- targets ----------------------------------------------------------------------------------------------------------
+# -- targets ---------------------------------------------------------------------------------------
 
 
 def regressed(seen: Studied, learner: Any = None, **settings: Any) -> tuple[np.ndarray, np.ndarray]:
     """The values and the targets a member's loss compares."""
     algorithm = build(seen.algorithm.name, mortal(), **(TINY | OFF | settings))
     algorithm.regression = lambda q, target, *_: (q, target)
-    return call(lambda one, batch: algorithm.losses(one.params, one, batch), learner or seen.learner, seen.batch)
+    return call(
+        lambda one, batch: algorithm.losses(one.params, one, batch),
+        learner or seen.learner,
+        seen.batch,
+    )
 
 
 def utilities(seen: Studied, nets: dict) -> np.ndarray:
     scene = seen.batch.scene
     start = nets["agents"].torso.carry(scene.view.first.shape[1], 2)
-    return np.asarray(call(lambda net: seen.algorithm.utilities(net, scene, start)[0], nets["agents"]))
+    return np.asarray(
+        call(lambda net: seen.algorithm.utilities(net, scene, start)[0], nets["agents"])
+    )
 
 
 @pytest.mark.parametrize("double", [True, False])
 @pytest.mark.parametrize("name", ["dqn", "vdn"])
 def test_trap_16_targets_by_hand(name, double):
-    """r + γ Q'(s', the best legal action of the online net, or of the target's), nothing after a true end."""
+    """r + γ Q'(s', the best legal action of the online net, or of the target's), nothing after a
+    true end."""
     seen = studied(name)
-    learner = seen.learner._replace(target=jax.tree.map(lambda x: x * 0.7 + 0.1, seen.learner.target))
+    learner = seen.learner._replace(
+        target=jax.tree.map(lambda x: x * 0.7 + 0.1, seen.learner.target)
+    )
     window = seen.batch.window
     online, follower = utilities(seen, learner.params), utilities(seen, learner.target)
     legal, alive = np.asarray(window.view.legal), np.asarray(window.view.alive)
@@ -117,7 +129,9 @@ def test_trap_16_targets_by_hand(name, double):
             expected_q[place] = online[place][window.action[place]]
     reward, discount = np.asarray(seen.batch.reward), np.asarray(seen.batch.discount)
     if name == "vdn":
-        expected_q, ahead = ((x * alive[: len(x)]).sum(-1, keepdims=True) for x in (expected_q, ahead))
+        expected_q, ahead = (
+            (x * alive[: len(x)]).sum(-1, keepdims=True) for x in (expected_q, ahead)
+        )
         reward, discount = reward[..., :1], discount[..., :1]
     valid = np.asarray(window.valid)
     expected = np.where(valid, reward + 0.99 * discount * ahead[1:], ahead[:-1])
@@ -127,7 +141,9 @@ def test_trap_16_targets_by_hand(name, double):
     assert (discount == 0).any() and not valid.all()
 
 
-@pytest.mark.parametrize(("name", "double"), [*((name, True) for name in VALUE), ("qmix", False), ("qtran", False)])
+@pytest.mark.parametrize(
+    ("name", "double"), [*((name, True) for name in VALUE), ("qmix", False), ("qtran", False)]
+)
 def test_trap_16_no_value_of_an_illegal_action_reaches_the_loss(name, double):
     seen = studied(name)
     algorithm = build(name, mortal(), **(TINY | OFF | {"double": double}))
@@ -164,7 +180,9 @@ def without_nets(name: str, **settings: Any) -> tuple[dict, np.ndarray]:
 @pytest.mark.parametrize("name", VALUE)
 def test_trap_17_the_teams_reward_is_the_mean_or_the_sum_as_named(name):
     """Two agents: targets differ by the factor 2, squared errors by 4."""
-    (mean, target_mean), (total, target_sum) = (without_nets(name, reward=how) for how in ("mean", "sum"))
+    (mean, target_mean), (total, target_sum) = (
+        without_nets(name, reward=how) for how in ("mean", "sum")
+    )
     np.testing.assert_allclose(target_sum, 2 * target_mean, rtol=1e-6)
     assert np.abs(target_mean).max() > 0.4
     assert total["error"] == pytest.approx(2 * mean["error"], rel=1e-5)
@@ -177,8 +195,18 @@ def test_trap_17_a_mixer_has_no_reward_of_ones_own():
             Config.build("test/mortal", {TEAM: (name, {"reward": "own"})}, {}, {})
 
 
-def configured(name: str, games: int = 8, window: int = 5, devices: int = 1, **options: Any) -> Config:
-    chosen = {"hidden": 4, "warmup": 100, "batch": 32, "length": 10, "updates": 2, "capacity": 2000, **options}
+def configured(
+    name: str, games: int = 8, window: int = 5, devices: int = 1, **options: Any
+) -> Config:
+    chosen = {
+        "hidden": 4,
+        "warmup": 100,
+        "batch": 32,
+        "length": 10,
+        "updates": 2,
+        "capacity": 2000,
+        **options,
+    }
     settings = {"steps": 1000, "games": games, "window": window, "devices": devices}
     return Config.build("test/mortal", {TEAM: (name, chosen)}, {}, settings)
 
@@ -195,14 +223,17 @@ def test_trap_17_26_the_protocol_says_how_rewards_pool_and_how_often_a_step_is_l
     assert protocol(games=16)["updates_per_step"] == 8.0
     assert protocol(window=10)["updates_per_step"] == 8.0
     assert protocol(updates=1)["updates_per_step"] == 8.0
-    assert protocol(devices=2)["updates_per_step"] == 16.0  # the batch is that of all devices together
+    # the batch is that of all devices together
+    assert protocol(devices=2)["updates_per_step"] == 16.0
 
 
-# -- what agents see --------------------------------------------------------------------------------------------------
+# -- what agents see -------------------------------------------------------------------------------
 
 
 def watch(algorithm: Any, learner: Any, view: Any, carry: Any) -> Any:
-    return algorithm.utilities(learner.params["agents"], algorithm.scene(view, carry), carry.hidden)[0][0]
+    return algorithm.utilities(
+        learner.params["agents"], algorithm.scene(view, carry), carry.hidden
+    )[0][0]
 
 
 @pytest.mark.parametrize("last_action", [False, True])
@@ -218,7 +249,10 @@ def test_trap_13_18_a_drawn_window_gives_the_utilities_that_acted(torso, last_ac
     assert (warm.max(0) >= 2).any()
     sure = known & ((warm > 0) if torso == "gru" else True)
     np.testing.assert_allclose(utilities(seen, seen.learner.params)[sure], acting[sure], atol=1e-6)
-    assert torso == "mlp" or np.abs(utilities(seen, seen.learner.params) - acting)[known & ~sure].max() > 1e-4
+    assert (
+        torso == "mlp"
+        or np.abs(utilities(seen, seen.learner.params) - acting)[known & ~sure].max() > 1e-4
+    )
 
 
 def test_trap_18_the_last_action_is_shown_but_at_the_first_instant():
@@ -227,11 +261,16 @@ def test_trap_18_the_last_action_is_shown_but_at_the_first_instant():
     number, game = seen.drawn.slot + 1 + np.arange(7)[:, None], seen.drawn.game
     expected = np.eye(3)[seen.played.action[number - 1, game]] * ~first[..., None, None]
     np.testing.assert_array_equal(last, expected)
-    assert first[0].any() and first[1:].any() and not last[first].any() and (last[~first].sum(-1) == 1).all()
+    assert (
+        first[0].any()
+        and first[1:].any()
+        and not last[first].any()
+        and (last[~first].sum(-1) == 1).all()
+    )
     assert studied("dqn").batch.scene.last.shape[-1] == 0
 
 
-# -- exploration ------------------------------------------------------------------------------------------------------
+# -- exploration -----------------------------------------------------------------------------------
 
 
 def test_trap_19_epsilon_falls_with_environment_steps():
@@ -239,12 +278,15 @@ def test_trap_19_epsilon_falls_with_environment_steps():
         assert SCHEDULES["linear"](0.9, 0.15, 500, jnp.float32(steps)) == pytest.approx(expected)
     for steps in (0, 100, 500, 5000):
         expected = 0.15 + 0.75 * np.exp(-steps / 100)
-        assert SCHEDULES["exponential"](0.9, 0.15, 500, jnp.float32(steps)) == pytest.approx(expected, rel=1e-5)
+        assert SCHEDULES["exponential"](0.9, 0.15, 500, jnp.float32(steps)) == pytest.approx(
+            expected, rel=1e-5
+        )
 
 
 @pytest.mark.parametrize("decay", SCHEDULES)
 def test_trap_19_epsilon_is_a_function_of_the_steps_alone(decay):
-    """Whatever share of the run they are, whatever the learner has been through: so a resumed run goes on with it."""
+    """Whatever share of the run they are, whatever the learner has been through: so a resumed run
+    goes on with it."""
     settings = {"epsilon": 0.8, "epsilon_end": 0.1, "epsilon_steps": 90, "epsilon_decay": decay}
     env = make("test/identity", n=1, length=5)
     algorithm = build("dqn", env, **(TINY | OFF | settings | {"length": 4}))
@@ -268,8 +310,11 @@ def test_trap_19_any_legal_action_with_probability_epsilon():
     rate = (action[..., None] == np.arange(4)).mean(0)
     np.testing.assert_allclose(rate, [[0.1, 0.8, 0, 0.1], [0, 0, 1, 0]], atol=0.015)
     assert rate[0, 2] == 0 and rate[1, 2] == 1
-    both = epsilon_greedy(jax.random.key(1), greedy, jnp.ones_like(legal), jnp.float32(0.5)) != greedy
-    assert np.corrcoef(np.asarray(both).T)[0, 1] == pytest.approx(0.0, abs=0.03)  # each agent for itself
+    both = (
+        epsilon_greedy(jax.random.key(1), greedy, jnp.ones_like(legal), jnp.float32(0.5)) != greedy
+    )
+    # each agent for itself
+    assert np.corrcoef(np.asarray(both).T)[0, 1] == pytest.approx(0.0, abs=0.03)
 
 
 def test_trap_19_greedy_evaluation_knows_no_epsilon():
@@ -279,19 +324,27 @@ def test_trap_19_greedy_evaluation_knows_no_epsilon():
     learner = algorithm.init(np.random.default_rng(0))
     view = env.reset(jax.random.key(0), 16)[1][TEAM]
     carry = algorithm.carry(learner, 16)
-    q = algorithm.utilities(learner.params["agents"], algorithm.scene(view, carry), carry.hidden)[0][0]
+    q = algorithm.utilities(learner.params["agents"], algorithm.scene(view, carry), carry.hidden)[
+        0
+    ][0]
 
     def choose(key, steps):
-        return [algorithm.act(learner, key, view, carry, clock(steps), greedy).action for greedy in (True, False)]
+        return [
+            algorithm.act(learner, key, view, carry, clock(steps), greedy).action
+            for greedy in (True, False)
+        ]
 
     (greedy, drawn), (again, other) = choose(jax.random.key(1), 0.0), choose(jax.random.key(2), 1e6)
     assert np.array_equal(greedy, np.argmax(q, -1)) and np.array_equal(greedy, again)
     assert not np.array_equal(drawn, greedy) and (np.asarray(other) == greedy).mean() > 0.9
-    scores = [Evaluator(env, {TEAM: algorithm}, 8, True)({TEAM: learner}, 0, clock(steps)) for steps in (0, 1e6)]
+    scores = [
+        Evaluator(env, {TEAM: algorithm}, 8, True)({TEAM: learner}, 0, clock(steps))
+        for steps in (0, 1e6)
+    ]
     assert bits(scores[0]) == bits(scores[1])
 
 
-# -- mixers -----------------------------------------------------------------------------------------------------------
+# -- mixers ----------------------------------------------------------------------------------------
 
 AGENTS, STATE, ACTIONS = 3, 4, 3
 
@@ -307,7 +360,9 @@ def mixers() -> dict[str, Any]:
     def random(key, net):
         leaves, tree = jax.tree.flatten(net)
         keys = jax.random.split(key, len(leaves))
-        return jax.tree.unflatten(tree, [jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)])
+        return jax.tree.unflatten(
+            tree, [jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)]
+        )
 
     def slopes(seed, size):
         key = jax.random.key(seed)
@@ -322,7 +377,9 @@ def mixers() -> dict[str, Any]:
         state = size * jax.random.normal(key, (STATE,))
         q = size * jax.random.normal(jax.random.fold_in(key, 1), (AGENTS, ACTIONS))
         net = random(jax.random.fold_in(key, 2), shapes["duplex"])
-        choices = jnp.stack(jnp.meshgrid(*[jnp.arange(ACTIONS)] * AGENTS, indexing="ij"), -1).reshape(1, -1, AGENTS)
+        choices = jnp.stack(
+            jnp.meshgrid(*[jnp.arange(ACTIONS)] * AGENTS, indexing="ij"), -1
+        ).reshape(1, -1, AGENTS)
         taken = jnp.take_along_axis(q[None, None], choices[..., None], -1)[..., 0]
         top = jnp.broadcast_to(q.max(-1), taken.shape)
         states = jnp.broadcast_to(state, (*taken.shape[:2], STATE))
@@ -342,7 +399,8 @@ def test_trap_20_a_monotone_mix_never_falls_with_any_utility(seed, size):
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**31 - 1), st.sampled_from([0.1, 1.0, 5.0]))
 def test_trap_20_the_best_joint_action_of_a_duplex_mix_is_each_agents_own_best(seed, size):
-    """The principle QPLEX is built on (IGM), though joint values are no sum: they need not be alike in order else."""
+    """The principle QPLEX is built on (IGM), though joint values are no sum: they need not be alike
+    in order else."""
     values, q = (np.asarray(x) for x in mixers()["joint"](seed, size))
     own = tuple(q.argmax(-1))
     assert values[own] >= values.max() - 1e-5 * np.abs(values).max()
@@ -356,24 +414,34 @@ def test_a_free_mix_may_fall_with_a_utility():
 
 
 def test_weights_of_weighted_qmix():
-    """Optimistic: less where the mix is too high. Central: less unless the action is the best or beats the best."""
+    """Optimistic: less where the mix is too high. Central: less unless the action is the best or
+    beats the best."""
     q, target = (jnp.array(x)[None, :, None] for x in ([1.0, 1.0, 1.0, 1.0], [2.0, 0.5, 2.0, 0.5]))
-    action, top = jnp.array([[[0, 1], [0, 1], [0, 1], [0, 1]]]), jnp.array([[[0, 1], [0, 1], [0, 2], [0, 2]]])
+    action, top = (
+        jnp.array([[[0, 1], [0, 1], [0, 1], [0, 1]]]),
+        jnp.array([[[0, 1], [0, 1], [0, 2], [0, 2]]]),
+    )
     star = jnp.ones((1, 4, 1))
-    ow, cw = (studied(name).algorithm.lighter(q, target, action, top, star) for name in ("owqmix", "cwqmix"))
+    ow, cw = (
+        studied(name).algorithm.lighter(q, target, action, top, star)
+        for name in ("owqmix", "cwqmix")
+    )
     assert ow.ravel().tolist() == [False, True, False, True]
     assert cw.ravel().tolist() == [False, False, False, True]
 
 
 def test_dueling_centres_advantages_over_the_legal_actions():
-    """Wang et al. 2016, eq. 9: the mean legal utility is the value, whatever the net says of illegal actions."""
+    """Wang et al. 2016, eq. 9: the mean legal utility is the value, whatever the net says of
+    illegal actions."""
     seen = studied("dqn", dueling=True)
     net = seen.learner.params["agents"]
     assert net.out.weight.shape[-1] == 4
     q, legal = utilities(seen, seen.learner.params), np.asarray(seen.batch.window.view.legal)
 
     def heads(net, scene):
-        features, _ = net.torso(gather(seen.algorithm.sees["actor"], scene, seen.algorithm.spec), None, None)
+        features, _ = net.torso(
+            gather(seen.algorithm.sees["actor"], scene, seen.algorithm.spec), None, None
+        )
         return net.out(features)
 
     out = np.asarray(call(heads, net, seen.batch.scene))
@@ -382,7 +450,7 @@ def test_dueling_centres_advantages_over_the_legal_actions():
     np.testing.assert_allclose(q - q[..., :1], out[..., :3] - out[..., :1], atol=1e-5)
 
 
-# -- equivalences -----------------------------------------------------------------------------------------------------
+# -- equivalences ----------------------------------------------------------------------------------
 
 
 def after_a_while(name: str, env: Any, **settings: Any) -> Any:
@@ -390,7 +458,9 @@ def after_a_while(name: str, env: Any, **settings: Any) -> Any:
     return run(Loop(env, {TEAM: algorithm}, games=4, window=8, steps=1000), 4)[0].learners[TEAM]
 
 
-@pytest.mark.parametrize("env", [make("test/identity", n=1, length=5), make("test/mortal", n=1, length=5)])
+@pytest.mark.parametrize(
+    "env", [make("test/identity", n=1, length=5), make("test/mortal", n=1, length=5)]
+)
 def test_trap_30_vdn_of_one_agent_is_dqn(env):
     """To float precision: a sum of one number compiles to other instructions than the number."""
     assert_close(after_a_while("vdn", env), after_a_while("dqn", env), 1e-5)
@@ -398,7 +468,9 @@ def test_trap_30_vdn_of_one_agent_is_dqn(env):
 
 def test_trap_30_a_partition_with_one_owner_is_shared_to_the_bit():
     env = make("test/identity", n=2, length=5)
-    assert bits(after_a_while("vdn", env, sharing="0,0")) == bits(after_a_while("vdn", env, sharing="shared"))
+    assert bits(after_a_while("vdn", env, sharing="0,0")) == bits(
+        after_a_while("vdn", env, sharing="shared")
+    )
 
 
 @pytest.mark.parametrize("name", ["dqn", "cwqmix", "qtran"])
@@ -437,7 +509,7 @@ def test_the_loop_runs_on_two_devices_and_learners_stay_the_same_on_both():
     assert np.isfinite(metrics.learning[TEAM]["loss"]).all() and state.learners[TEAM].updates == 4
 
 
-# -- when it learns ---------------------------------------------------------------------------------------------------
+# -- when it learns --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["vdn", "matd3", "sac"])
@@ -459,7 +531,10 @@ def test_nothing_is_learnt_before_there_is_a_window_to_draw():
     env = mortal()
     algorithm = build("dqn", env, **(TINY | OFF | {"length": 20}))
     state, metrics = run(Loop(env, {TEAM: algorithm}, games=4, window=10, steps=1000), 4)
-    assert metrics.learning[TEAM]["updates"].tolist() == [0, 0, 2, 2] and state.learners[TEAM].updates == 4
+    assert (
+        metrics.learning[TEAM]["updates"].tolist() == [0, 0, 2, 2]
+        and state.learners[TEAM].updates == 4
+    )
 
 
 @pytest.mark.parametrize(("tau", "every"), [(1.0, 3), (0.25, 1), (0.25, 2)])
@@ -484,12 +559,13 @@ def test_target_networks_follow(tau, every):
         assert (bits(learner.target) == bits(learner.params)) == (tau == 1.0 and k % every == 0)
 
 
-# -- the dead ---------------------------------------------------------------------------------------------------------
+# -- the dead --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", MIXING)
 def test_trap_08_11_what_the_dead_see_enters_no_mix(name):
-    """Agent 0 lives for half of an episode. The state is another matter: it is the game's to say who is in it."""
+    """Agent 0 lives for half of an episode. The state is another matter: it is the game's to say
+    who is in it."""
     seen = studied(name)
     view = seen.batch.window.view
     dead = ~np.asarray(view.alive)
@@ -509,13 +585,17 @@ def test_trap_08_a_pooled_reward_counts_after_a_death_an_own_one_does_not(name, 
     seen = studied(name, reward=reward)
     window = seen.batch.window
     weight, valid = np.asarray(seen.batch.weight) > 0, np.asarray(window.valid)
-    widow = valid & ~np.asarray(window.view.alive)[:-1, :, :1] & np.asarray(window.view.alive)[:-1, :, 1:]
+    widow = (
+        valid
+        & ~np.asarray(window.view.alive)[:-1, :, :1]
+        & np.asarray(window.view.alive)[:-1, :, 1:]
+    )
     assert widow.any()
     assert weight[widow[..., 0]].tolist() == [[reward == "mean", True]] * int(widow.sum())
     assert not weight[~valid[..., 0]].any()
 
 
-# -- what a mixer can and cannot say ----------------------------------------------------------------------------------
+# -- what a mixer can and cannot say ---------------------------------------------------------------
 
 LONG = {
     "warmup": 500,
@@ -545,9 +625,12 @@ LONG = {
     ],
 )
 def test_a_game_no_monotone_mix_can_tell(name, solves, iterations, own):
-    """Exploring for ever, so that every joint action weighs alike: the best pays 8, what looks safe 0."""
+    """Exploring for ever, so that every joint action weighs alike: the best pays 8, what looks safe
+    0."""
     env = make("matrix/nonmonotonic")
     algorithm = build(name, env, **(LONG | own))
     state, _ = run(Loop(env, {TEAM: algorithm}, games=16, window=8, steps=80_000), iterations)
-    score = Evaluator(env, {TEAM: algorithm}, 2, greedy=True)(state.learners, 0, clock()).score()[TEAM]
+    score = Evaluator(env, {TEAM: algorithm}, 2, greedy=True)(state.learners, 0, clock()).score()[
+        TEAM
+    ]
     assert score == (8.0 if solves else 0.0)

@@ -18,7 +18,9 @@ def test_the_sum_of_one_agent_is_a2c():
     env = make("test/identity", n=1, length=5)
     learners = {}
     for name, settings in (("a2c", {}), ("vdac", {"mix": "sum"})):
-        loop = Loop(env, {TEAM: build(name, env, **TINY, **settings)}, games=4, window=8, steps=1000)
+        loop = Loop(
+            env, {TEAM: build(name, env, **TINY, **settings)}, games=4, window=8, steps=1000
+        )
         learners[name] = run(loop, 3)[0].learners[TEAM]
     ours, theirs = learners["vdac"], learners["a2c"]
     assert ours.params["critic"].mixer is None
@@ -27,7 +29,8 @@ def test_the_sum_of_one_agent_is_a2c():
 
 
 def team_value(mix: str):
-    """`values, alive -> [T,B]` the team's on the mortal game's window, the agents' own being what is given."""
+    """`values, alive -> [T,B]` the team's on the mortal game's window, the agents' own being what
+    is given."""
     seen = probe("vdac").seen
     algorithm = build("vdac", mortal(), mix=mix, last_action=True, **TINY)
     critic = algorithm.init(np.random.default_rng(0)).params["critic"]
@@ -70,7 +73,9 @@ def test_the_advantage_is_the_teams():
     batch = jax.device_get(jax.jit(on_devices(whole))(seen.learner, seen.memory, seen.clock))
     window, team = seen.window, batch.value[..., 0]
     ahead = window.reward.mean(-1)[:-1] + 0.99 * window.discount.max(-1)[:-1] * team[1:]
-    expected = np.broadcast_to(((ahead - team[:-1]) * window.valid[:-1, :, 0])[..., None], batch.advantage[:-1].shape)
+    expected = np.broadcast_to(
+        ((ahead - team[:-1]) * window.valid[:-1, :, 0])[..., None], batch.advantage[:-1].shape
+    )
     np.testing.assert_allclose(batch.advantage[:-1], expected, atol=1e-5)
     assert np.abs(expected).max() > 0.1
 

@@ -12,7 +12,15 @@ import pytest
 import shoal
 from shoal.cli import main
 
-SIZES = {"steps": 160, "games": 4, "window": 5, "eval-episodes": 3, "evaluations": 1, "hidden": 4, "minibatches": 1}
+SIZES = {
+    "steps": 160,
+    "games": 4,
+    "window": 5,
+    "eval-episodes": 3,
+    "evaluations": 1,
+    "hidden": 4,
+    "minibatches": 1,
+}
 TINY = [word for name, value in SIZES.items() for word in (f"--{name}", str(value))]
 PAIR = ["ppo", "test/identity"]
 
@@ -30,7 +38,10 @@ MISTAKES = {
     "unknown algorithm": (["train", "mapo", "test/identity"], "mappo"),
     "unknown environment": (["train", "ppo", "test/identiti"], "test/identity"),
     "unknown option": (["train", *PAIR, "--hiden", "4"], "did you mean --hidden"),
-    "unknown environment option": (["train", *PAIR, "--env.lenght", "4"], "did you mean --env.length"),
+    "unknown environment option": (
+        ["train", *PAIR, "--env.lenght", "4"],
+        "did you mean --env.length",
+    ),
     "a word too many": (["train", *PAIR, "again"], "one word too many"),
     "value missing": (["train", *PAIR, "--lr"], "--lr needs a value"),
     "value missing before a flag": (["train", *PAIR, "--lr", "--seed", "1"], "--lr needs a value"),
@@ -43,31 +54,70 @@ MISTAKES = {
     "negative rate": (["train", *PAIR, "--lr", "-1"], "lr must be greater than 0"),
     "impossible game": (["train", *PAIR, "--env.n", "0"], "n must be"),
     "too few steps": (["train", *PAIR, "--steps", "10"], "10 steps are too few"),
-    "uneven minibatches": (["train", *PAIR, "--games", "2", "--window", "5", "--minibatches", "3"], "minibatches"),
+    "uneven minibatches": (
+        ["train", *PAIR, "--games", "2", "--window", "5", "--minibatches", "3"],
+        "minibatches",
+    ),
     "uneven minibatches of games": (
         ["train", *PAIR, "--games", "4", "--torso", "gru", "--minibatches", "3"],
         "minibatches",
     ),
-    "uneven devices": (["train", *PAIR, "--games", "3", "--devices", "2"], "3 games cannot be shared evenly"),
+    "uneven devices": (
+        ["train", *PAIR, "--games", "3", "--devices", "2"],
+        "3 games cannot be shared evenly",
+    ),
     "too many devices": (["train", *PAIR, "--devices", "64"], "JAX has 2"),
-    "continuous only for others": (["train", "qmix", "test/continuous_identity"], "choose another algorithm"),
+    "continuous only for others": (
+        ["train", "qmix", "test/continuous_identity"],
+        "choose another algorithm",
+    ),
     "warmup beyond the run": (
         ["train", "dqn", "test/identity", "--steps", "5000", "--warmup", "10000"],
         "lower warmup",
     ),
-    "small replay": (["train", "dqn", "test/identity", "--capacity", "100", "--window", "5"], "raise capacity"),
-    "uneven batch": (["train", "dqn", "test/identity", "--batch", "33", "--devices", "2"], "change batch"),
-    "too many steps to sum": (["train", "dqn", "test/identity", "--n-step", "9"], "do not fit a window of 8"),
-    "two kinds of target": (["train", "dqn", "test/identity", "--n-step", "2", "--lam", "0.5"], "not both"),
-    "burn-in too long": (["train", "dqn", "test/identity", "--burn-in", "8"], "do not fit a window of 8"),
-    "impossible chance": (["train", "dqn", "test/identity", "--epsilon", "1.5"], "epsilon must lie between"),
-    "no rivals for one's own critic": (["train", "ddpg", "mpe/simple_tag", "--rivals"], "take maddpg"),
+    "small replay": (
+        ["train", "dqn", "test/identity", "--capacity", "100", "--window", "5"],
+        "raise capacity",
+    ),
+    "uneven batch": (
+        ["train", "dqn", "test/identity", "--batch", "33", "--devices", "2"],
+        "change batch",
+    ),
+    "too many steps to sum": (
+        ["train", "dqn", "test/identity", "--n-step", "9"],
+        "do not fit a window of 8",
+    ),
+    "two kinds of target": (
+        ["train", "dqn", "test/identity", "--n-step", "2", "--lam", "0.5"],
+        "not both",
+    ),
+    "burn-in too long": (
+        ["train", "dqn", "test/identity", "--burn-in", "8"],
+        "do not fit a window of 8",
+    ),
+    "impossible chance": (
+        ["train", "dqn", "test/identity", "--epsilon", "1.5"],
+        "epsilon must lie between",
+    ),
+    "no rivals for one's own critic": (
+        ["train", "ddpg", "mpe/simple_tag", "--rivals"],
+        "take maddpg",
+    ),
     "discrete only": (["train", "coma", "test/continuous_identity"], "choose another algorithm"),
     "unknown partition": (["train", *PAIR, "--sharing", "mine"], "partition"),
-    "team without algorithm": (["train", "--team", "adversary=coma", "mpe/simple_tag"], "--team agent="),
-    "unknown team": (["train", "ppo", "--team", "agnet=coma", "mpe/simple_tag"], "did you mean 'agent'"),
+    "team without algorithm": (
+        ["train", "--team", "adversary=coma", "mpe/simple_tag"],
+        "--team agent=",
+    ),
+    "unknown team": (
+        ["train", "ppo", "--team", "agnet=coma", "mpe/simple_tag"],
+        "did you mean 'agent'",
+    ),
     "half a team": (["train", "--team", "adversary", "mpe/simple_tag"], "--team adversary=ppo"),
-    "option without team": (["train", "ppo", "--team", "agent=a2c", "mpe/simple_tag", "--lr", "1"], "--agent.lr"),
+    "option without team": (
+        ["train", "ppo", "--team", "agent=a2c", "mpe/simple_tag", "--lr", "1"],
+        "--agent.lr",
+    ),
     "folder name": (["train", *PAIR, "--name", "a/b"], "plain folder name"),
     "nothing to evaluate": (["evaluate"], "shoal evaluate <run>"),
     "not a run": (["evaluate", "."], "is not a run folder"),
@@ -84,7 +134,9 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_sentence_and_leaves_nothing(mistake: str, elsewhere: Path, capfd: pytest.CaptureFixture):
+def test_a_mistake_is_one_sentence_and_leaves_nothing(
+    mistake: str, elsewhere: Path, capfd: pytest.CaptureFixture
+):
     args, expected = MISTAKES[mistake]
     assert main.main(args) == 2
     out, err = capfd.readouterr()
@@ -114,15 +166,40 @@ def test_a_run_is_never_overwritten(elsewhere: Path, capfd: pytest.CaptureFixtur
 
 
 def test_teams_with_algorithms_of_their_own(elsewhere: Path):
-    sizes = ["--steps", "160", "--games", "4", "--window", "5", "--eval-episodes", "2", "--evaluations", "0"]
+    sizes = [
+        "--steps",
+        "160",
+        "--games",
+        "4",
+        "--window",
+        "5",
+        "--eval-episodes",
+        "2",
+        "--evaluations",
+        "0",
+    ]
     own = ["--even.hidden", "4", "--even.lr", "1e-2", "--even.critic-minibatches", "2"]
     assert (
-        main.main(["train", "--team", "even=coma", "--team", "odd=random", "matrix/matching_pennies", *sizes, *own])
+        main.main(
+            [
+                "train",
+                "--team",
+                "even=coma",
+                "--team",
+                "odd=random",
+                "matrix/matching_pennies",
+                *sizes,
+                *own,
+            ]
+        )
         == 0
     )
     (run,) = (elsewhere / "runs").iterdir()
     teams = json.loads((run / "config.json").read_text())["teams"]
-    assert {team: one["algorithm"] for team, one in teams.items()} == {"even": "coma", "odd": "random"}
+    assert {team: one["algorithm"] for team, one in teams.items()} == {
+        "even": "coma",
+        "odd": "random",
+    }
     assert teams["even"]["options"]["lr"] == 1e-2
 
 
@@ -140,7 +217,16 @@ def test_flags_may_be_spelled_freely():
     from shoal.config.compose import assemble
 
     config, _ = assemble(
-        ["--steps", "2e6", "--no-greedy", "ppo", "--env.n=5", "mpe/simple_spread", "--critic_lr", "1e-3"]
+        [
+            "--steps",
+            "2e6",
+            "--no-greedy",
+            "ppo",
+            "--env.n=5",
+            "mpe/simple_spread",
+            "--critic_lr",
+            "1e-3",
+        ]
     )
     assert config.settings.steps == 2_000_000 and not config.settings.greedy
     assert config.options["N"] == 5 and config.teams["agent"][1].critic_lr == 1e-3
@@ -156,7 +242,9 @@ def test_an_environments_option_may_be_called_as_a_switch_of_ours(said: str):
     assert config.options["continuous_actions"] is (said == "True")
 
 
-@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["train", *PAIR, "--help"], ["evaluate", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["train", "--help"], ["train", *PAIR, "--help"], ["evaluate", "--help"]]
+)
 def test_help_teaches(words: list[str], capsys: pytest.CaptureFixture):
     try:
         code = main.main(words)
@@ -181,12 +269,17 @@ def test_list_and_info(capsys: pytest.CaptureFixture):
 def test_the_module_runs_and_starts_light():
     code = "import sys, shoal; sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    asked = subprocess.run([sys.executable, "-m", "shoal", "fly"], capture_output=True, text=True, check=False)
+    asked = subprocess.run(
+        [sys.executable, "-m", "shoal", "fly"], capture_output=True, text=True, check=False
+    )
     assert asked.returncode == 2 and asked.stderr.startswith("shoal: there is no command")
 
 
 def test_options_of_a_native_game_may_change_who_plays_in_a_team(tmp_path: Path) -> None:
-    words = "train --team adversary=a2c --team agent=random mpe/simple_tag --env.num-adversaries 2 --steps 200"
+    words = (
+        "train --team adversary=a2c --team agent=random mpe/simple_tag --env.num-adversaries 2"
+        " --steps 200"
+    )
     sizes = "--games 2 --window 25 --eval-episodes 2 --evaluations 0 --adversary.hidden 4"
     assert main.main([*words.split(), *sizes.split(), "--out", str(tmp_path), "--name", "run"]) == 0
     assert shoal.load(tmp_path / "run").config.game.teams["adversary"].n == 2

@@ -1,7 +1,9 @@
-"""2,000 command lines and saved configs, each made wrong in some way: taken, or refused in one sentence.
+"""2,000 command lines and saved configs, each made wrong in some way: taken, or refused in one
+sentence.
 
-Good ones are mutated by hypothesis, which shows the shortest that breaks. Commands are called as a user calls them and
-cut where training, playing or checking would begin; what they printed, left behind and warned of is looked at.
+Good ones are mutated by hypothesis, which shows the shortest that breaks. Commands are called as a
+user calls them and cut where training, playing or checking would begin; what they printed, left
+behind and warned of is looked at.
 """
 
 from __future__ import annotations
@@ -54,9 +56,11 @@ TRAIN = (
     f"train dqn test/identity {OFF} --epsilon 0.5 --priority 0.6",
     f"train qmix test/mortal {OFF} --reward sum --devices 2 --save-every 100 --keep 3",
     f"train maddpg test/continuous_identity {OFF} --tau 0.01 --env.length 7",
-    "train --team even=coma --team odd=random matrix/matching_pennies --steps 800 --games 4 --window 8 --even.lr 1e-3",
+    "train --team even=coma --team odd=random matrix/matching_pennies --steps 800 --games 4"
+    " --window 8 --even.lr 1e-3",
     "train ppo --self-play=latest matrix/matching_pennies --odd.groups 2 --games 8 --window 5",
-    "train mappo mpe/simple_spread --no-preset --steps 2e6 --hidden 4 --env.N 5 --env.local-ratio 0.2",
+    "train mappo mpe/simple_spread --no-preset --steps 2e6 --hidden 4 --env.N 5"
+    " --env.local-ratio 0.2",
     "train run/config.json --seed 3 --name again",
     "train ppo gym:CartPole-v1 --games 2 --window 4 --workers 0 --patience 5 --minibatches 2",
 )
@@ -67,7 +71,8 @@ OTHERS = (
     "evaluate run --team agent=frozen:run --agent.no-greedy",
     "watch run --episodes 2 --best --fps 5 --out film.gif",
     "watch random test/mortal --seed 2 --env.n 2 --sampled",
-    "campaign ppo,a2c test/identity,test/mortal --seeds 2 --steps 64 --games 2 --window 8 --at-once 1 --out camp",
+    "campaign ppo,a2c test/identity,test/mortal --seeds 2 --steps 64 --games 2 --window 8"
+    " --at-once 1 --out camp",
     "campaign plan.toml --steps 4000",
     "report done",
     "check-env test/mortal --steps 20 --seed 1",
@@ -80,15 +85,111 @@ OTHERS = (
 )
 LIKELY = ("1", "2", "4", "8", "10", "40", "1e3", "0.5", "0.9", "1e-3", "own", "gru", "mean")
 NUMBERS = (
-    *("0", "-0", "1", "-1", "7", "1e3", "0.5", "1e-45", "1e300", "nan", "inf", "-inf", "1e999", "2147483648"),
-    *("4294967296", "9" * 30, "1e30", "0x10", "1_000", "1,5", "1/2", "2**3", "١٢", "½", "1e", "+5", ".5", "5."),
+    *(
+        "0",
+        "-0",
+        "1",
+        "-1",
+        "7",
+        "1e3",
+        "0.5",
+        "1e-45",
+        "1e300",
+        "nan",
+        "inf",
+        "-inf",
+        "1e999",
+        "2147483648",
+    ),
+    *(
+        "4294967296",
+        "9" * 30,
+        "1e30",
+        "0x10",
+        "1_000",
+        "1,5",
+        "1/2",
+        "2**3",
+        "١٢",
+        "½",
+        "1e",
+        "+5",
+        ".5",
+        "5.",
+    ),
 )
 WORDS = (
-    *("", " ", "-", "--", "---", "=", "--=", "a=b", "=b", "a=", ":", "frozen:", "random:x", "past:", "None", "true"),
-    *("True", "no", "[1,2]", "{}", '"x"', "~", ".", "..", "/", "/dev/null", "afile", "afile/b", "locked/b", "*", "%s"),
-    *("{0}", "\n", "a\tb", "é", "🐟", "\udcff", "x" * 5000, "-h", "--help", "--team", "--team=", "--no-preset"),
-    *("--self-play", "--self-play=", "--self-play=x", "--env", "--env.", "--env.x", "--env.x=1", "--no-", "-5", "-x"),
-    *("pz:", "gym:", "gym:Nothing-v0", "os:getcwd", "nowhere:f", "football:", "test/", "mpe/simple_tga"),
+    *(
+        "",
+        " ",
+        "-",
+        "--",
+        "---",
+        "=",
+        "--=",
+        "a=b",
+        "=b",
+        "a=",
+        ":",
+        "frozen:",
+        "random:x",
+        "past:",
+        "None",
+        "true",
+    ),
+    *(
+        "True",
+        "no",
+        "[1,2]",
+        "{}",
+        '"x"',
+        "~",
+        ".",
+        "..",
+        "/",
+        "/dev/null",
+        "afile",
+        "afile/b",
+        "locked/b",
+        "*",
+        "%s",
+    ),
+    *(
+        "{0}",
+        "\n",
+        "a\tb",
+        "é",
+        "🐟",
+        "\udcff",
+        "x" * 5000,
+        "-h",
+        "--help",
+        "--team",
+        "--team=",
+        "--no-preset",
+    ),
+    *(
+        "--self-play",
+        "--self-play=",
+        "--self-play=x",
+        "--env",
+        "--env.",
+        "--env.x",
+        "--env.x=1",
+        "--no-",
+        "-5",
+        "-x",
+    ),
+    *(
+        "pz:",
+        "gym:",
+        "gym:Nothing-v0",
+        "os:getcwd",
+        "nowhere:f",
+        "football:",
+        "test/",
+        "mpe/simple_tga",
+    ),
 )
 VALUES = st.one_of(*map(st.sampled_from, (LIKELY, LIKELY, NUMBERS, WORDS)))
 FLAGS = sorted(
@@ -136,7 +237,8 @@ def planned(config: Any, *_: Any, **__: Any) -> Any:
 
 @contextlib.contextmanager
 def cut() -> Iterator[None]:
-    """Nothing is trained, played or checked; tyro need not read our source again for every command."""
+    """Nothing is trained, played or checked; tyro need not read our source again for every
+    command."""
     for word in COMMANDS:  # a command imported below would keep what stands in for a while
         _command(word)
     with contextlib.ExitStack() as stack:
@@ -160,7 +262,11 @@ def call(words: list[str]) -> Told:
     """A command as the console runs it."""
     out = io.TextIOWrapper(io.BytesIO(), "utf-8")
     err = io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace")
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("error")
         try:
             code = main(words)
@@ -180,21 +286,27 @@ def well_told(words: list[str]) -> Told:
         assert told.err == "", told.err
     else:
         assert told.code in (1, 2), told
-        assert told.err.startswith("shoal: ") and told.err.count("\n") == 1 and len(told.err) > 20, told.err
+        assert (
+            told.err.startswith("shoal: ") and told.err.count("\n") == 1 and len(told.err) > 20
+        ), told.err
         assert told.out == "", told.out
     for sign in ("Traceback", "Error(", "Errno", "<class", "object at 0x", "╭", "│"):
         assert sign not in told.err, told.err
     return told
 
 
-# -- command lines ----------------------------------------------------------------------------------------------------
+# -- command lines ---------------------------------------------------------------------------------
 
 
 def _typo(draw: Callable, word: str) -> str:
     """One letter too many, too few, or another."""
     at = draw(st.integers(0, max(len(word) - 1, 0)))
     letter = draw(st.sampled_from("aeio-_=.:/ 0159é🐟"))
-    return draw(st.sampled_from((word[:at] + word[at + 1 :], word[:at] + letter + word[at:], word[:at] + word[at::-1])))
+    return draw(
+        st.sampled_from(
+            (word[:at] + word[at + 1 :], word[:at] + letter + word[at:], word[:at] + word[at::-1])
+        )
+    )
 
 
 def _dropped(draw: Callable, words: list[str], at: int) -> None:
@@ -225,12 +337,22 @@ def _other_value(draw: Callable, words: list[str], at: int) -> None:
 
 
 def _one_more(draw: Callable, words: list[str], at: int) -> None:
-    words.insert(at, draw(st.one_of(st.sampled_from(WORDS), st.text(max_size=8).filter(lambda word: "\0" not in word))))
+    words.insert(
+        at,
+        draw(
+            st.one_of(
+                st.sampled_from(WORDS), st.text(max_size=8).filter(lambda word: "\0" not in word)
+            )
+        ),
+    )
 
 
 def _own_option(draw: Callable, words: list[str], at: int) -> None:
     """Any option of an algorithm, a game or a run that is named."""
-    kinds = [Settings, *(algorithms.ALGORITHMS[word].Config for word in words if word in algorithms.ALGORITHMS)]
+    kinds = [
+        Settings,
+        *(algorithms.ALGORITHMS[word].Config for word in words if word in algorithms.ALGORITHMS),
+    ]
     games = [envs.GAMES[word] for word in words if word in envs.GAMES]
     flags = [f"--{name}" for kind in kinds for name in kind.__dataclass_fields__]
     flags += [f"--env.{name}" for kind in games for name in kind.__dataclass_fields__]
@@ -239,7 +361,10 @@ def _own_option(draw: Callable, words: list[str], at: int) -> None:
 
 def _foreign_option(draw: Callable, words: list[str], at: int) -> None:
     """An option of some algorithm or game, perhaps without a value."""
-    flag, prefix = draw(st.sampled_from(FLAGS)), draw(st.sampled_from(("", "", "env.", "agent.", "even.")))
+    flag, prefix = (
+        draw(st.sampled_from(FLAGS)),
+        draw(st.sampled_from(("", "", "env.", "agent.", "even."))),
+    )
     words += [f"--{prefix}{flag[2:]}", draw(VALUES)][: draw(st.integers(1, 4))]
 
 
@@ -247,7 +372,9 @@ def _other_name(draw: Callable, words: list[str], at: int) -> None:
     """Another algorithm, or another game."""
     place = draw(st.integers(1, 2))
     if len(words) > place:
-        words[place] = draw(st.sampled_from((*algorithms.ALGORITHMS,) if place == 1 else (*envs.GAMES,)))
+        words[place] = draw(
+            st.sampled_from((*algorithms.ALGORITHMS,) if place == 1 else (*envs.GAMES,))
+        )
 
 
 FORM = (_dropped, _doubled, _swapped, _mistyped, _another, _one_more, _foreign_option, _other_name)
@@ -266,13 +393,16 @@ def mutated(draw: Callable, bases: tuple[str, ...], mutations: tuple[Callable, .
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where the commands are called: with a run that was interrupted, a file, a folder that may not be entered."""
+    """Where the commands are called: with a run that was interrupted, a file, a folder that may not
+    be entered."""
     home, place = Path.cwd(), tmp_path_factory.mktemp("mutations")
     os.chdir(place)
     assert call(f"train ppo test/mortal {ON} --out . --name run".split()).code == 0
     shutil.copytree(place / "run", place / "done" / "run")
     (place / "run" / runs.SUMMARY).unlink()
-    (place / "plan.toml").write_text('seeds = 1\nenvs = ["test/mortal"]\n[algorithms]\nppo = "ppo --minibatches 1"\n')
+    (place / "plan.toml").write_text(
+        'seeds = 1\nenvs = ["test/mortal"]\n[algorithms]\nppo = "ppo --minibatches 1"\n'
+    )
     (place / "afile").write_text("hello")
     (place / "locked").mkdir(0o500)
     yield place
@@ -338,7 +468,17 @@ def test_400_other_commands(folder: Path) -> None:
 
 def test_an_odd_command_that_is_taken_is_trained(folder: Path) -> None:
     """To its end, in a process of its own: what is printed and written has to bear it too."""
-    odd = ["--name", "é 🐟 %s {0}", "--steps=+4_00", "--LR", "1e-30", "--window", "5.0", "--eval_episodes", "1"]
+    odd = [
+        "--name",
+        "é 🐟 %s {0}",
+        "--steps=+4_00",
+        "--LR",
+        "1e-30",
+        "--window",
+        "5.0",
+        "--eval_episodes",
+        "1",
+    ]
     cache = {"JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)}
     command = [
         sys.executable,
@@ -351,20 +491,46 @@ def test_an_odd_command_that_is_taken_is_trained(folder: Path) -> None:
         "a b",
         *odd,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | cache, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | cache, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert call(["evaluate", f"a b/{odd[1]}", "--episodes", "1"]).code == 0
     shutil.rmtree(folder / "a b")
 
 
-# -- saved configs ----------------------------------------------------------------------------------------------------
+# -- saved configs ---------------------------------------------------------------------------------
 
-ODD = (None, True, 0, -1, 1.5, 1e300, 10**30, "", "x", "ppo", "test/identity", "nan", "\0", [], [1], {}, {"x": 1})
+ODD = (
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    1e300,
+    10**30,
+    "",
+    "x",
+    "ppo",
+    "test/identity",
+    "nan",
+    "\0",
+    [],
+    [1],
+    {},
+    {"x": 1},
+)
 
 
 def _places(plain: Any, path: tuple = ()) -> Iterator[tuple]:
     """The way to every value of a JSON tree."""
-    inner = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()
+    inner = (
+        plain.items()
+        if isinstance(plain, dict)
+        else enumerate(plain)
+        if isinstance(plain, list)
+        else ()
+    )
     for key, value in inner:
         yield (*path, key)
         yield from _places(value, (*path, key))
@@ -399,11 +565,15 @@ def damaged(draw: Callable, text: str) -> bytes:
                 _damage(draw, plain)
         return json.dumps(plain).encode()
     at, blob = draw(st.integers(0, len(text) - 1)), text.encode()
-    garbage = draw(st.sampled_from((b"", b"\xff", b"\0", b'"', b"}", b"9" * 5000, b"NaN", blob, b"[" * 2000)))
+    garbage = draw(
+        st.sampled_from((b"", b"\xff", b"\0", b'"', b"}", b"9" * 5000, b"NaN", blob, b"[" * 2000))
+    )
     return blob[:at] + garbage + draw(st.sampled_from((b"", blob[at:])))
 
 
-@pytest.mark.parametrize(("command", "file"), [("resume run", runs.CONFIG), ("evaluate run", "policy/policy.json")])
+@pytest.mark.parametrize(
+    ("command", "file"), [("resume run", runs.CONFIG), ("evaluate run", "policy/policy.json")]
+)
 def test_500_saved_configs(command: str, file: str, folder: Path) -> None:
     """Read back by `resume` and by `evaluate`; whoever refuses one says where it is."""
     path, codes = folder / "run" / file, collections.Counter()

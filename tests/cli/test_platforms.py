@@ -1,4 +1,5 @@
-"""Where Shoal runs: without Linux's word for cores, without a home, with a stdout that cannot write or is not there."""
+"""Where Shoal runs: without Linux's word for cores, without a home, with a stdout that cannot write
+or is not there."""
 
 from __future__ import annotations
 
@@ -10,7 +11,10 @@ from pathlib import Path
 import jax
 import pytest
 
-TRAIN = "train ppo test/identity --steps 40 --games 2 --window 10 --minibatches 1 --eval-episodes 1 --evaluations 0"
+TRAIN = (
+    "train ppo test/identity --steps 40 --games 2 --window 10 --minibatches 1 --eval-episodes 1"
+    " --evaluations 0"
+)
 NET = "--hidden 4 --layers 1 --seeds 2 --out"
 MAC = "import os; del os.sched_getaffinity, os.sched_setaffinity"
 HOMELESS = """
@@ -22,11 +26,18 @@ pwd.getpwuid = nobody
 """
 
 
-def shoal(words: list[str], tmp_path: Path, first: str = "", home: bool = True, **variables: str) -> tuple[int, str]:
-    """A command in a process in which `first` has happened, as in those that it starts; its code and what it said."""
+def shoal(
+    words: list[str], tmp_path: Path, first: str = "", home: bool = True, **variables: str
+) -> tuple[int, str]:
+    """A command in a process in which `first` has happened, as in those that it starts; its code
+    and what it said."""
     (tmp_path / "sitecustomize.py").write_text(first)
     paths = os.pathsep.join([str(tmp_path), *sys.path])
-    about = {name: value for name, value in os.environ.items() if home or name not in ("HOME", "XDG_CACHE_HOME")}
+    about = {
+        name: value
+        for name, value in os.environ.items()
+        if home or name not in ("HOME", "XDG_CACHE_HOME")
+    }
     cache = {"JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)} if home else {}  # type: ignore
     done = subprocess.run(
         [sys.executable, "-m", "shoal", *words],
@@ -44,14 +55,22 @@ def test_the_cores_need_not_be_told(tmp_path: Path) -> None:
 
 
 def test_a_user_needs_no_home(tmp_path: Path) -> None:
-    code, said = shoal([*TRAIN.split(), "--out", str(tmp_path / "runs")], tmp_path, HOMELESS, home=False)
+    code, said = shoal(
+        [*TRAIN.split(), "--out", str(tmp_path / "runs")], tmp_path, HOMELESS, home=False
+    )
     assert code == 0 and "policy: " in said and "Traceback" not in said, said
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_what_stdout_cannot_write_is_left_out(encoding: str, tmp_path: Path) -> None:
     words = [*TRAIN.split(), "--out", str(tmp_path / "runs"), "--name", "run"]
-    for command in (words, ["evaluate", "runs/run", "--episodes", "1"], ["info", "vdac"], ["list"], [*words, "--help"]):
+    for command in (
+        words,
+        ["evaluate", "runs/run", "--episodes", "1"],
+        ["info", "vdac"],
+        ["list"],
+        [*words, "--help"],
+    ):
         code, said = shoal(command, tmp_path, PYTHONIOENCODING=encoding)
         assert code == 0 and "Error" not in said, said
 

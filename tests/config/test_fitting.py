@@ -1,4 +1,5 @@
-"""Small runs: what is merely too large by default is fitted and told; what was asked for is kept, or refused."""
+"""Small runs: what is merely too large by default is fitted and told; what was asked for is kept,
+or refused."""
 
 from __future__ import annotations
 
@@ -32,7 +33,10 @@ WORDS = {  # what is asked for, what is told of it, what is then so
     ),
     "games": (
         "qmix test/identity --steps 1000",
-        ["games 128 does not fit 1,000 steps: using 4", "warmup 10,000 does not fit 1,000 steps: using 100"],
+        [
+            "games 128 does not fit 1,000 steps: using 4",
+            "warmup 10,000 does not fit 1,000 steps: using 100",
+        ],
         {"games": 4, "window": 25},
     ),
     "a window": (
@@ -42,7 +46,10 @@ WORDS = {  # what is asked for, what is told of it, what is then so
     ),
     "both": (
         "a2c test/identity --steps 60",
-        ["games 128 does not fit 60 steps: using 4", "window 25 does not fit 60 steps of 4 games: using 5"],
+        [
+            "games 128 does not fit 60 steps: using 4",
+            "window 25 does not fit 60 steps of 4 games: using 5",
+        ],
         {"games": 4, "window": 5},
     ),
     "a preset": (
@@ -87,7 +94,9 @@ def test_a_default_that_is_too_large_is_fitted_and_it_is_said(case: str) -> None
     words, told, so = WORDS[case]
     config, note = assemble(words.split())
     lines = note.splitlines()
-    assert len(lines) == len(told) and all(line.startswith(start) for line, start in zip(lines, told, strict=True))
+    assert len(lines) == len(told) and all(
+        line.startswith(start) for line, start in zip(lines, told, strict=True)
+    )
     found = settings_of(config)
     assert {name: found[name] for name in so} == so
     assert Config.from_json(config.to_json()) == config  # what is saved is what fits
@@ -96,11 +105,14 @@ def test_a_default_that_is_too_large_is_fitted_and_it_is_said(case: str) -> None
 REFUSED = {
     "dqn test/identity --steps 1000 --games 4 --warmup 10000": "lower warmup, now 10000",
     "dqn test/identity --steps 1000 --games 4 --warmup=1e4": "lower warmup",
-    "ppo test/identity --games 10 --window 5 --minibatches 4": "cannot be split into 4 equal minibatches",
+    "ppo test/identity --games 10 --window 5 --minibatches 4": "cannot be split into 4 equal"
+    " minibatches",
     "a2c test/identity --steps 1000 --games 128 --window 25": "1000 steps are too few",
     "a2c test/identity --steps 10": "10 steps are too few",
     "dqn test/identity --capacity 100 --window 5": "raise capacity",
-    f"--team even=dqn --team odd=random {PENNIES} --steps 1000 --games 4 --even.warmup 10000": "lower warmup",
+    f"--team even=dqn --team odd=random {PENNIES} --steps 1000 --games 4 --even.warmup 10000": (
+        "lower warmup"
+    ),
 }
 
 
@@ -112,7 +124,10 @@ def test_what_was_asked_for_is_refused_even_if_it_is_the_default(words: str) -> 
 
 def test_the_same_from_python(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     config, told = api._one("dqn", "test/identity", {}, True, {"steps": 1000, "games": 4})
-    assert told == ["warmup 10,000 does not fit 1,000 steps: using 100"] and config.teams["agent"][1].warmup == 100
+    assert (
+        told == ["warmup 10,000 does not fit 1,000 steps: using 100"]
+        and config.teams["agent"][1].warmup == 100
+    )
     with pytest.raises(ShoalError, match="lower warmup"):
         api._one("dqn", "test/identity", {}, True, {"steps": 1000, "games": 4, "warmup": 10_000})
     sides = {"even": ("dqn", {"warmup": 5}), "odd": "dqn"}
@@ -120,7 +135,10 @@ def test_the_same_from_python(tmp_path: Path, capsys: pytest.CaptureFixture) -> 
     assert [config.teams[team][1].warmup for team in sides] == [5, 100] and len(told) == 1
     tiny = {"hidden": 4, "evaluations": 0, "eval_episodes": 2, "out": str(tmp_path)}
     result = shoal.train("dqn", "test/identity", steps=100, **tiny)
-    assert "games 128 does not fit 100 steps: using 4" in capsys.readouterr().out and result.steps >= 100
+    assert (
+        "games 128 does not fit 100 steps: using 4" in capsys.readouterr().out
+        and result.steps >= 100
+    )
 
 
 @pytest.mark.parametrize("name", ["ppo", "qmix"])

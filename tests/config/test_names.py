@@ -1,4 +1,5 @@
-"""Trap 40: users' names are theirs. A team called as something of ours is trained, logged, resumed and reported."""
+"""Trap 40: users' names are theirs. A team called as something of ours is trained, logged, resumed
+and reported."""
 
 from __future__ import annotations
 
@@ -23,9 +24,46 @@ from shoal.store import checkpoint, folder
 from shoal.store.metrics_file import read, tag
 from shoal.sweep.progress import Follower
 
-OURS = ("steps", "returns", "each", "episodes", "learning", "seconds", "env", "run", "how", "all", "evaluation")
-OURS += ("score", "agent_id", "options", "teams", "team", "name", "lr", "length", "film", "self", "count", "index")
-FOREIGN = ("red team", "agent-0", "class", "3", "équipe", "a.b", "a/b", "100%", "[bold]", "Red", "red")
+OURS = (
+    "steps",
+    "returns",
+    "each",
+    "episodes",
+    "learning",
+    "seconds",
+    "env",
+    "run",
+    "how",
+    "all",
+    "evaluation",
+)
+OURS += (
+    "score",
+    "agent_id",
+    "options",
+    "teams",
+    "team",
+    "name",
+    "lr",
+    "length",
+    "film",
+    "self",
+    "count",
+    "index",
+)
+FOREIGN = (
+    "red team",
+    "agent-0",
+    "class",
+    "3",
+    "équipe",
+    "a.b",
+    "a/b",
+    "100%",
+    "[bold]",
+    "Red",
+    "red",
+)
 PAIRS = [("steps", "returns"), ("env", "run"), ("evaluation", "a/b")]
 SIZES = {"games": 4, "window": 5, "steps": 200, "eval_episodes": 3, "evaluations": 1}
 
@@ -66,27 +104,71 @@ def assert_told(run: Path, one: str, other: str) -> None:
     assert summary["scores"] == summary["random"] == summary["before"] == wanted
     logged = lines(run)
     told = [line for line in logged if f"{tag(one)}/return" in line]
-    assert told and all(line[f"{tag(team)}/return"] == wanted[team] for line in told for team in wanted)
+    assert told and all(
+        line[f"{tag(team)}/return"] == wanted[team] for line in told for team in wanted
+    )
     looks = [line for line in logged if "evaluation/length" in line]
-    assert all(line[f"evaluation/{tag(team)}/return"] == wanted[team] for line in looks for team in wanted)
-    assert all(line[f"evaluation/{tag(one)}/{tag(f'{one}_{i}')}/return"] == 4.0 for line in looks for i in range(2))
+    assert all(
+        line[f"evaluation/{tag(team)}/return"] == wanted[team] for line in looks for team in wanted
+    )
+    assert all(
+        line[f"evaluation/{tag(one)}/{tag(f'{one}_{i}')}/return"] == 4.0
+        for line in looks
+        for i in range(2)
+    )
     assert [line["env_step"] for line in logged] == sorted(line["env_step"] for line in logged)
     assert any(f"{tag(one)}/actor_loss" in line for line in logged)
-    assert Follower(run).progress().scores == wanted and Follower(run).progress().steps == summary["steps"]
+    assert (
+        Follower(run).progress().scores == wanted
+        and Follower(run).progress().steps == summary["steps"]
+    )
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 def test_trap_40_teams_may_be_called_as_anything_of_ours(
-    one: str, other: str, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    one: str,
+    other: str,
+    elsewhere: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
 ) -> None:
     """Trained from the command line, each with its own options; evaluated, resumed, reported."""
     monkeypatch.setitem(envs.GAMES, Duel.name, duel(one, other))
-    sizes = [word for name, value in SIZES.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    sizes = [
+        word
+        for name, value in SIZES.items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
     flags = {team: "team.env" if team == "env" else team for team in (one, other)}
-    own = [f"--{flags[one]}.hidden", "4", f"--{flags[one]}.lr", "0.01", f"--{flags[one]}.minibatches", "1"]
-    own += [f"--{flags[other]}.hidden", "3", f"--{flags[other]}.lr", "0.02", f"--{flags[other]}.warmup", "20"]
+    own = [
+        f"--{flags[one]}.hidden",
+        "4",
+        f"--{flags[one]}.lr",
+        "0.01",
+        f"--{flags[one]}.minibatches",
+        "1",
+    ]
+    own += [
+        f"--{flags[other]}.hidden",
+        "3",
+        f"--{flags[other]}.lr",
+        "0.02",
+        f"--{flags[other]}.warmup",
+        "20",
+    ]
     own += [f"--{flags[other]}.capacity", "200", "--env.repetitions", "4", "--devices", "2"]
-    words = ["train", "--team", f"{one}=ppo", "--team", f"{other}=dqn", Duel.name, *sizes, *own, "--name", "run"]
+    words = [
+        "train",
+        "--team",
+        f"{one}=ppo",
+        "--team",
+        f"{other}=dqn",
+        Duel.name,
+        *sizes,
+        *own,
+        "--name",
+        "run",
+    ]
     assert main.main([*words, "--out", "all"]) == 0, capsys.readouterr().err
     run = elsewhere / "all" / "run"
     assert_told(run, one, other)
@@ -95,25 +177,47 @@ def test_trap_40_teams_may_be_called_as_anything_of_ours(
     assert rates == {one: 0.01, other: 0.02} and config["options"] == {"repetitions": 4}
     # What was read back goes on as it was.
     history = read(run, duel(one, other)().teams)
-    assert [point.played.length.tolist() for point in history.points] == [[4, 4, 4]] * len(history.points)
+    assert [point.played.length.tolist() for point in history.points] == [[4, 4, 4]] * len(
+        history.points
+    )
     (run / folder.SUMMARY).unlink()
     newest = next(checkpoint.places(run))
     shutil.rmtree(newest)
     assert main.main(["resume", str(run)]) == 0
     assert_told(run, one, other)
     capsys.readouterr()
-    assert main.main(["evaluate", str(run), "--episodes", "2", "--json", "--team", f"{other}=random"]) == 0
+    assert (
+        main.main(["evaluate", str(run), "--episodes", "2", "--json", "--team", f"{other}=random"])
+        == 0
+    )
     told = json.loads(capsys.readouterr().out)
-    assert {team: score["return"] for team, score in told["teams"].items()} == {one: 4.0, other: -8.0}
+    assert {team: score["return"] for team, score in told["teams"].items()} == {
+        one: 4.0,
+        other: -8.0,
+    }
     study = of_folders([elsewhere / "all"])
-    assert not study.failures and {task.team: study.random(task) for task in study.tasks} == {one: 4.0, other: -8.0}
+    assert not study.failures and {task.team: study.random(task) for task in study.tasks} == {
+        one: 4.0,
+        other: -8.0,
+    }
 
 
 @pytest.mark.parametrize("name", [*OURS, *FOREIGN])
-def test_trap_40_a_teams_options_are_found_by_its_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trap_40_a_teams_options_are_found_by_its_name(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(envs.GAMES, Duel.name, duel(name, "other"))
     flag = "team.env" if name == "env" else name
-    words = ["--team", f"{name}=ppo", "--team", "other=random", Duel.name, f"--{flag}.lr", "0.5", "--env.repetitions=7"]
+    words = [
+        "--team",
+        f"{name}=ppo",
+        "--team",
+        "other=random",
+        Duel.name,
+        f"--{flag}.lr",
+        "0.5",
+        "--env.repetitions=7",
+    ]
     config, _ = assemble(words)
     assert config.teams[name][1].lr == 0.5 and config.options == {"repetitions": 7}
 
@@ -146,7 +250,12 @@ class Hosted(ParallelEnv):
     def step(self, actions: dict) -> tuple:
         self.left -= 1
         agents, over = self.agents, self.left == 0
-        answer = (self._seen(), dict(self.worth), dict.fromkeys(agents, over), dict.fromkeys(agents, False))
+        answer = (
+            self._seen(),
+            dict(self.worth),
+            dict.fromkeys(agents, over),
+            dict.fromkeys(agents, False),
+        )
         if over:
             self.agents = []
         return *answer, {agent: {} for agent in agents}

@@ -1,4 +1,5 @@
-"""Strangers' files: what they name is not run, whatever they say, and what is damaged is told in one sentence."""
+"""Strangers' files: what they name is not run, whatever they say, and what is damaged is told in
+one sentence."""
 
 from __future__ import annotations
 
@@ -25,7 +26,14 @@ from shoal.store.player import Player
 from shoal.sweep import processes
 from shoal.types import Discrete, Spec
 
-SIZES: dict[str, Any] = {"steps": 40, "games": 2, "window": 10, "minibatches": 1, "eval_episodes": 1, "evaluations": 0}
+SIZES: dict[str, Any] = {
+    "steps": 40,
+    "games": 2,
+    "window": 10,
+    "minibatches": 1,
+    "eval_episodes": 1,
+    "evaluations": 0,
+}
 SMALL: dict[str, Any] = {"hidden": 4, "layers": 1}
 TINY = "--steps 40 --games 2 --window 10 --minibatches 1 --eval-episodes 1"
 OWN = "sly:make"
@@ -56,7 +64,8 @@ STRANGE = {  # ids that lead to code of somebody's own
 
 @pytest.fixture
 def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Appears when somebody's code has run; modules that do so are in the folder one is in, and on the path."""
+    """Appears when somebody's code has run; modules that do so are in the folder one is in, and on
+    the path."""
     home = tmp_path / "home"
     (home / "slypack").mkdir(parents=True)
     for name in ("sly.py", "pettingzoo_sly.py", "slypack/inner.py"):
@@ -74,7 +83,16 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def cartpole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was interrupted after its first checkpoint."""
     out = tmp_path_factory.mktemp("runs")
-    path = shoal.train("ppo", "gym:CartPole-v1", preset=False, out=str(out), name="run", quiet=True, **SIZES, **SMALL)
+    path = shoal.train(
+        "ppo",
+        "gym:CartPole-v1",
+        preset=False,
+        out=str(out),
+        name="run",
+        quiet=True,
+        **SIZES,
+        **SMALL,
+    )
     (path.path / "summary.json").unlink()
     return path.path
 
@@ -82,12 +100,18 @@ def cartpole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rewritten(run: Path, there: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
     """A copy of a run whose every config was changed, with checksums that fit."""
     shutil.copytree(run, there)
-    for file in [there / "config.json", *there.glob("*/policy.json"), *there.glob("checkpoints/*/checkpoint.json")]:
+    for file in [
+        there / "config.json",
+        *there.glob("*/policy.json"),
+        *there.glob("checkpoints/*/checkpoint.json"),
+    ]:
         content = json.loads(file.read_text())
         change(content if file.name == "config.json" else content["config"])
         if file.name == checkpoint.ABOUT:
             del content["sha256"]
-            content["sha256"] = checkpoint._checksum((file.parent / checkpoint.STATE).read_bytes(), content)
+            content["sha256"] = checkpoint._checksum(
+                (file.parent / checkpoint.STATE).read_bytes(), content
+            )
         file.write_text(json.dumps(content))
     return there
 
@@ -114,15 +138,23 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str], *parts: str) -
 def test_a_strangers_run_runs_nothing(
     env: str, cartpole: Path, mark: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whichever command reads it, with or without who plays; loading its policy is harmless, and acting too."""
+    """Whichever command reads it, with or without who plays; loading its policy is harmless, and
+    acting too."""
     run = rewritten(cartpole, tmp_path / "run", named(env, command=f"touch {mark}"))
     bare = rewritten(cartpole, tmp_path / "bare", named(env, spec=False, command=f"touch {mark}"))
     newest = str(next(checkpoint.places(run)))
-    for words in (["evaluate", str(run)], ["evaluate", newest], ["watch", str(run)], ["resume", str(run)]):
+    for words in (
+        ["evaluate", str(run)],
+        ["evaluate", newest],
+        ["watch", str(run)],
+        ["resume", str(run)],
+    ):
         refused(words, capsys, "--trust", repr(env))
     for folder in (run, bare):
         refused(["train", str(folder / "config.json")], capsys, "--trust", repr(env))
-        refused(["train", str(folder / "config.json"), "--seeds", "2"], capsys, "--trust", repr(env))
+        refused(
+            ["train", str(folder / "config.json"), "--seeds", "2"], capsys, "--trust", repr(env)
+        )
     for words in (["evaluate", str(bare)], ["watch", str(bare)]):
         refused(words, capsys, "'spec' is missing")
     player = shoal.load(run)
@@ -188,7 +220,19 @@ def test_ones_own_environment_is_played_when_typed_or_trusted(
     mark: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also by the processes of several seeds and of a campaign, and when these are resumed."""
-    words = ["ppo", OWN, *TINY.split(), "--evaluations", "0", "--workers", "0", "--hidden", "4", "--layers", "1"]
+    words = [
+        "ppo",
+        OWN,
+        *TINY.split(),
+        "--evaluations",
+        "0",
+        "--workers",
+        "0",
+        "--hidden",
+        "4",
+        "--layers",
+        "1",
+    ]
     assert main(["train", *words, "--out", str(tmp_path), "--name", "run"]) == 0
     assert f"shoal evaluate {tmp_path / 'run'} --trust" in capsys.readouterr().out
     refused(["evaluate", str(tmp_path / "run")], capsys, "--trust", OWN)
@@ -207,7 +251,9 @@ def test_ones_own_environment_is_played_when_typed_or_trusted(
     assert main(["resume", str(tmp_path / "camp"), "--trust"]) == 0
 
 
-def test_campaigns_of_strangers_run_nothing(mark: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_campaigns_of_strangers_run_nothing(
+    mark: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What they would run is what counts, not what they say beside it."""
     toml = tmp_path / "camp.toml"
     toml.write_text(f'algorithms = ["ppo"]\nenvs = ["{OWN}"]\n')
@@ -219,7 +265,9 @@ def test_campaigns_of_strangers_run_nothing(mark: Path, tmp_path: Path, capsys: 
     capsys.readouterr()
     file = tmp_path / "camp" / "campaign.json"
     good = json.loads(file.read_text())
-    (tmp_path / "stranger.json").write_text(json.dumps(good["pairs"][0]["config"] | {"env": OWN, "options": {}}))
+    (tmp_path / "stranger.json").write_text(
+        json.dumps(good["pairs"][0]["config"] | {"env": OWN, "options": {}})
+    )
     for args in (["ppo", OWN], [str(tmp_path / "stranger.json")], ["ppo", "gym:sly:CartPole-v1"]):
         bad = json.loads(json.dumps(good))
         bad["pairs"][0] |= {"args": args, "seeds": [0, 1]}
@@ -238,13 +286,21 @@ def test_a_group_of_strangers_runs_nothing_and_stays_in_its_folder(
 ) -> None:
     config = json.loads((cartpole / "config.json").read_text()) | {"env": OWN}
     (tmp_path / "group").mkdir()
-    for seeds, told in ([0, 1], "--trust"), (["../../x"], "does not say which"), ([10**30], "does not say which"):
-        (tmp_path / "group" / "group.json").write_text(json.dumps({"seeds": seeds, "config": config}))
+    for seeds, told in (
+        ([0, 1], "--trust"),
+        (["../../x"], "does not say which"),
+        ([10**30], "does not say which"),
+    ):
+        (tmp_path / "group" / "group.json").write_text(
+            json.dumps({"seeds": seeds, "config": config})
+        )
         refused(["resume", str(tmp_path / "group")], capsys, told)
     assert not mark.exists() and not (tmp_path / "x").exists()
 
 
-def test_processes_trust_only_what_they_are_handed(mark: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_processes_trust_only_what_they_are_handed(
+    mark: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Words that another process gives are not typed by the user, whatever they say."""
     for handed in (NOTHING, Trust(named=frozenset({"other:make"}))):
         assert main(["train", "ppo", OWN, "--trust"], handed) == 2
@@ -254,7 +310,7 @@ def test_processes_trust_only_what_they_are_handed(mark: Path, capsys: pytest.Ca
     assert job.trust == Trust(named=frozenset({OWN})) and NOTHING.only(OWN) == NOTHING
 
 
-# -- folders that are no runs -----------------------------------------------------------------------------------------
+# -- folders that are no runs ----------------------------------------------------------------------
 
 
 def deep(config: dict[str, Any]) -> None:
@@ -285,7 +341,9 @@ DAMAGED: dict[str, Callable[[dict[str, Any]], Any]] = {
     "images of another size": resized(pixels=[1000, 1000, 3]),
     "an enormous observation": resized(obs=2**31, state=2**31),
     "an observation as large as a layer may be": resized(obs=2**26, state=2**26),
-    "an enormous net": lambda config: config["teams"]["agent"]["options"].update(hidden=16_000, layers=100),
+    "an enormous net": lambda config: config["teams"]["agent"]["options"].update(
+        hidden=16_000, layers=100
+    ),
     "an opponent of itself": lambda config: config["teams"]["agent"].update(
         algorithm="frozen", options={"run": "run", "team": "", "greedy": True}
     ),
@@ -310,11 +368,21 @@ def safetensors(header: dict[str, Any], body: bytes = b"") -> bytes:
 
 
 HEADERS = {
-    "an enormous shape": safetensors({"a": {"dtype": "F32", "shape": [2**40, 2**20], "data_offsets": [0, 4]}}, b"0000"),
-    "a shape that overflows": safetensors({"a": {"dtype": "F32", "shape": [2**63, 4], "data_offsets": [0, 0]}}),
-    "a negative shape": safetensors({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}, b"0000"),
-    "numbers that numpy has not": safetensors({"a": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}, b"0000"),
-    "numbers nobody has": safetensors({"a": {"dtype": "OBJECT", "shape": [1], "data_offsets": [0, 4]}}, b"0000"),
+    "an enormous shape": safetensors(
+        {"a": {"dtype": "F32", "shape": [2**40, 2**20], "data_offsets": [0, 4]}}, b"0000"
+    ),
+    "a shape that overflows": safetensors(
+        {"a": {"dtype": "F32", "shape": [2**63, 4], "data_offsets": [0, 0]}}
+    ),
+    "a negative shape": safetensors(
+        {"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}, b"0000"
+    ),
+    "numbers that numpy has not": safetensors(
+        {"a": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}, b"0000"
+    ),
+    "numbers nobody has": safetensors(
+        {"a": {"dtype": "OBJECT", "shape": [1], "data_offsets": [0, 4]}}, b"0000"
+    ),
     "a header without end": struct.pack("<Q", 2**62) + b"{}",
     "overlapping arrays": safetensors(
         {name: {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]} for name in "ab"}, b"0000"
@@ -335,8 +403,11 @@ def test_hostile_arrays_are_refused(blob: bytes, cartpole: Path, tmp_path: Path)
         shoal.load(tmp_path / "policy")
 
 
-def test_links_lead_nowhere(cartpole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run folder whose logs are links to one's own files is not gone on with; pipes and devices are not read."""
+def test_links_lead_nowhere(
+    cartpole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run folder whose logs are links to one's own files is not gone on with; pipes and devices
+    are not read."""
     precious = tmp_path / "precious"
     precious.write_text("mine")
     for name in ("metrics.jsonl", ".lock", "config.json.tmp", "tensorboard/events"):
@@ -357,16 +428,23 @@ def test_links_lead_nowhere(cartpole: Path, tmp_path: Path, capsys: pytest.Captu
         refused(["evaluate", str(run)], capsys, str(run))
 
 
-def test_policies_of_compiled_games_load_without_their_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policies_of_compiled_games_load_without_their_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who plays is saved with them; one of before, without that, needs the package."""
     spec = Spec(("agent_0", "agent_1"), 6, 12, Discrete(5))
     env = "jaxmarl:MPE_simple_spread_v3"
     config = Config.build(env, {"agent": ("ppo", dict(SMALL))}, {}, {}, told={"agent": spec})
     rng = np.random.default_rng(0)
-    Player(config, {team: one.init(rng) for team, one in config.algorithms.items()}, 0).save(tmp_path / "policy")
+    Player(config, {team: one.init(rng) for team, one in config.algorithms.items()}, 0).save(
+        tmp_path / "policy"
+    )
     monkeypatch.setitem(sys.modules, "jaxmarl", None)
     player = shoal.load(tmp_path / "policy")
-    assert player.act({"agent_0": np.zeros(6), "agent_1": np.ones(6)}).keys() == {"agent_0", "agent_1"}
+    assert player.act({"agent_0": np.zeros(6), "agent_1": np.ones(6)}).keys() == {
+        "agent_0",
+        "agent_1",
+    }
     with pytest.raises(ShoalError, match="jaxmarl is not installed"):
         player.evaluate(1)
 

@@ -1,4 +1,5 @@
-"""Small things of the command line: help everywhere, other libraries' words, colours, narrow screens, completion."""
+"""Small things of the command line: help everywhere, other libraries' words, colours, narrow
+screens, completion."""
 
 from __future__ import annotations
 
@@ -55,9 +56,13 @@ def test_every_translation_leads_to_an_option() -> None:
     from shoal.config.settings import Settings
 
     known = {
-        flag for kind in (Settings, *(one.Config for one in ALGORITHMS.values())) for flag, _ in flags(kind, kind())
+        flag
+        for kind in (Settings, *(one.Config for one in ALGORITHMS.values()))
+        for flag, _ in flags(kind, kind())
     }
-    assert all(f"--{ours}" in known and f"--{theirs}" not in known for theirs, ours in THEIRS.items())
+    assert all(
+        f"--{ours}" in known and f"--{theirs}" not in known for theirs, ours in THEIRS.items()
+    )
 
 
 def test_help_has_no_colours_where_they_are_not_wanted(
@@ -87,21 +92,30 @@ def test_the_return_is_shown_on_narrow_screens(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_words_can_be_completed(shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_words_can_be_completed(
+    shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--completion", shell]) == 0
     script = tmp_path / "script"
     script.write_text(capsys.readouterr().out)
     if shutil.which(shell):
         assert subprocess.run([shell, "-n", str(script)], check=False).returncode == 0
-    assert all(word in script.read_text() for word in ("mappo", "check-env", "mpe/simple_tag", "save-every"))
+    assert all(
+        word in script.read_text()
+        for word in ("mappo", "check-env", "mpe/simple_tag", "save-every")
+    )
     assert main(["--completion", "csh"]) == 2
 
 
-def test_bash_completes_algorithms_and_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bash_completes_algorithms_and_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     main(["--completion", "bash"])
     ask = "COMP_CWORD=2; COMP_WORDS=(shoal train {}); _shoal; echo ${{COMPREPLY[@]}}\n"
     script = capsys.readouterr().out + ask.format("mapp") + ask.format("--gam")
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
     assert done.stdout.split() == ["mappo", "--games", "--gamma"]
 
 
@@ -109,11 +123,28 @@ def test_a_tracker_without_a_login_is_refused_before_anything_is_compiled(tmp_pa
     """In a process of its own, as wandb remembers who one is."""
     pytest.importorskip("wandb")
     about = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
-    about |= {"HOME": str(tmp_path), "NETRC": str(tmp_path / "none"), "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "shoal", *PAIR, "--track", "wandb", "--out", str(tmp_path / "runs")]
-    done = subprocess.run(command, capture_output=True, text=True, env=about, cwd=tmp_path, check=False)
+    about |= {
+        "HOME": str(tmp_path),
+        "NETRC": str(tmp_path / "none"),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "shoal",
+        *PAIR,
+        "--track",
+        "wandb",
+        "--out",
+        str(tmp_path / "runs"),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=about, cwd=tmp_path, check=False
+    )
     assert done.returncode == 2 and "compiling" not in done.stdout
-    assert done.stderr.startswith("shoal: track=wandb needs a login") and done.stderr.count("\n") == 1, done.stderr
+    assert (
+        done.stderr.startswith("shoal: track=wandb needs a login") and done.stderr.count("\n") == 1
+    ), done.stderr
     assert not (tmp_path / "runs").exists()
 
 

@@ -1,4 +1,5 @@
-"""The host engine: the same learning as the compiled one, whoever steps the games; broken episodes leave no trace."""
+"""The host engine: the same learning as the compiled one, whoever steps the games; broken episodes
+leave no trace."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ def children(pid: int) -> list[str]:
     """Processes that a process has started and that are there."""
     found: list[str] = []
     for task in Path(f"/proc/{pid}/task").glob("*"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended meanwhile
+        # a thread that ended meanwhile
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             found += (task / "children").read_text().split()
     return found
 
@@ -70,12 +72,21 @@ class Outside:
         self.advance = jax.jit(jax.vmap(game.step))
 
     def open(self, keys: Array) -> tuple[dict[str, View], list[Fault]]:
-        self.state, views = jax.vmap(lambda key: self.game.reset(key, self.games // self.devices))(keys)
+        self.state, views = jax.vmap(lambda key: self.game.reset(key, self.games // self.devices))(
+            keys
+        )
         return self._all(views), []
 
-    def step(self, keys: np.ndarray, t: int, actions: dict) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
-        shares = {team: action.reshape(self.devices, -1, *action.shape[1:]) for team, action in actions.items()}
-        self.state, views = self.advance(jax.random.wrap_key_data(keys[:, t, 0]), self.state, shares)
+    def step(
+        self, keys: np.ndarray, t: int, actions: dict
+    ) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
+        shares = {
+            team: action.reshape(self.devices, -1, *action.shape[1:])
+            for team, action in actions.items()
+        }
+        self.state, views = self.advance(
+            jax.random.wrap_key_data(keys[:, t, 0]), self.state, shares
+        )
         return self._all(views), np.zeros(self.games, bool), []
 
     def _all(self, views: Any) -> Any:
@@ -104,8 +115,11 @@ class OutsideLoop(HostLoop):
         ("maddpg", OFF, 1),
     ],
 )
-def test_trap_30_compiled_and_host_engine_learn_the_same(name: str, own: dict, devices: int) -> None:
-    """Same game, same keys: float precision apart after several iterations over episode ends and deaths."""
+def test_trap_30_compiled_and_host_engine_learn_the_same(
+    name: str, own: dict, devices: int
+) -> None:
+    """Same game, same keys: float precision apart after several iterations over episode ends and
+    deaths."""
     env = mortal()
     algorithm = build(name, env, **TINY, **own)
     sizes = (env, {TEAM: algorithm}, 4, 5, 1000, devices)
@@ -118,14 +132,29 @@ def test_trap_30_compiled_and_host_engine_learn_the_same(name: str, own: dict, d
     assert int(ours[0].steps) == int(theirs[0].steps) > 0
 
 
-def brittle_loop(games: int, workers: int, window: int = 40, tolerance: int = 10**6, **shares: float) -> HostLoop:
+def brittle_loop(
+    games: int, workers: int, window: int = 40, tolerance: int = 10**6, **shares: float
+) -> HostLoop:
     """Somebody who plays at random on the game that breaks."""
     env = make("brittle:make", **shares)
-    return HostLoop(env, {TEAM: random_policy(env.teams[TEAM])}, games, window, 10**6, 1, workers, 1.0, tolerance)
+    return HostLoop(
+        env,
+        {TEAM: random_policy(env.teams[TEAM])},
+        games,
+        window,
+        10**6,
+        1,
+        workers,
+        1.0,
+        tolerance,
+    )
 
 
-def expected(game: int, seed: int, steps: int, shares: dict[str, float]) -> tuple[int, int, int, int]:
-    """Of one game alone in its process, in plain Python: steps kept, episodes kept and dropped, faults."""
+def expected(
+    game: int, seed: int, steps: int, shares: dict[str, float]
+) -> tuple[int, int, int, int]:
+    """Of one game alone in its process, in plain Python: steps kept, episodes kept and dropped,
+    faults."""
     episode, kept, ended, dropped, faults, opened_at = 0, 0, 0, 0, 0, 0
     at, how, breaks = 0, "", 0  # step of the episode, its fate, the step it breaks at
 
@@ -155,8 +184,17 @@ def expected(game: int, seed: int, steps: int, shares: dict[str, float]) -> tupl
 
 
 def test_trap_28_a_thousand_faults_leave_exact_counts_and_nothing_behind(here: None) -> None:
-    """Environments that raise, return NaN or a wrong shape, cannot be reset, hang or are killed, all in one run."""
-    shares = {"raises": 0.3, "nan": 0.2, "shape": 0.2, "reset": 0.05, "illegal": 0.1, "hangs": 0.004, "killed": 0.02}
+    """Environments that raise, return NaN or a wrong shape, cannot be reset, hang or are killed,
+    all in one run."""
+    shares = {
+        "raises": 0.3,
+        "nan": 0.2,
+        "shape": 0.2,
+        "reset": 0.05,
+        "illegal": 0.1,
+        "hangs": 0.004,
+        "killed": 0.02,
+    }
     before = len(children(os.getpid())), descriptors()
     loop = brittle_loop(2, 2, window=2400, **shares)
     with contextlib.closing(loop):
@@ -165,7 +203,15 @@ def test_trap_28_a_thousand_faults_leave_exact_counts_and_nothing_behind(here: N
     rows = [expected(game, 5, 2400, shares) for game in range(2)]
     kept, ended, dropped, faults = (sum(column) for column in zip(*rows, strict=True))
     assert len(loop.faults) == faults > 1000
-    for kind in ("fell over", "not finite", "shape", "be reset", "no legal", "not answer", "SIGKILL"):
+    for kind in (
+        "fell over",
+        "not finite",
+        "shape",
+        "be reset",
+        "no legal",
+        "not answer",
+        "SIGKILL",
+    ):
         assert any(kind in fault.report for fault in loop.faults), kind
     assert len(loop.dropped) == dropped
     assert int(metrics.episodes.sum()) == ended
@@ -175,7 +221,8 @@ def test_trap_28_a_thousand_faults_leave_exact_counts_and_nothing_behind(here: N
 
 
 def test_equal_seeds_give_equal_runs_whatever_the_number_of_workers() -> None:
-    """In this process, in one other, in two that share three games unevenly: the same to the bit."""
+    """In this process, in one other, in two that share three games unevenly: the same to the
+    bit."""
     env = make("gym:CartPole-v1")
     ends = []
     for workers in (0, 1, 2):
@@ -188,39 +235,105 @@ def test_equal_seeds_give_equal_runs_whatever_the_number_of_workers() -> None:
     assert ends[0] == ends[1] == ends[2]
 
 
-def test_past_its_tolerance_a_run_stops_with_the_report_and_what_it_had(tmp_path: Path, here: None) -> None:
-    with pytest.raises(ShoalError, match=r"broke 4 times.*tolerance.*game \d.*seed \d+, step \d") as caught:
-        options = {"steps": 400, "games": 2, "window": 10, "tolerance": 3, "workers": 0, "eval_episodes": 1}
+def test_past_its_tolerance_a_run_stops_with_the_report_and_what_it_had(
+    tmp_path: Path, here: None
+) -> None:
+    with pytest.raises(
+        ShoalError, match=r"broke 4 times.*tolerance.*game \d.*seed \d+, step \d"
+    ) as caught:
+        options = {
+            "steps": 400,
+            "games": 2,
+            "window": 10,
+            "tolerance": 3,
+            "workers": 0,
+            "eval_episodes": 1,
+        }
         shares = {"raises": 0.3}
-        shoal.train("ppo", "brittle:make", env=shares, out=str(tmp_path), name="run", quiet=True, **options, **TINY)
+        shoal.train(
+            "ppo",
+            "brittle:make",
+            env=shares,
+            out=str(tmp_path),
+            name="run",
+            quiet=True,
+            **options,
+            **TINY,
+        )
     assert caught.value.exit_code == 1 and "the environment fell over" in caught.value.detail
     assert len((tmp_path / "run" / "faults.jsonl").read_text().splitlines()) == 4
     assert (tmp_path / "run" / "policy" / "weights.safetensors").is_file()
 
 
 def test_an_evaluation_has_the_tolerance_of_its_run(tmp_path: Path, here: None) -> None:
-    with pytest.raises(ShoalError, match=r"broke 4 times in an evaluation, more than its tolerance of 3; the last"):
-        options = {"steps": 400, "games": 2, "window": 10, "tolerance": 3, "workers": 0, "eval_episodes": 40}
-        shoal.train("ppo", "brittle:make", env={"raises": 0.3}, out=str(tmp_path), quiet=True, **options, **TINY)
+    with pytest.raises(
+        ShoalError,
+        match=r"broke 4 times in an evaluation, more than its"
+        r" tolerance of 3; the last",
+    ):
+        options = {
+            "steps": 400,
+            "games": 2,
+            "window": 10,
+            "tolerance": 3,
+            "workers": 0,
+            "eval_episodes": 40,
+        }
+        shoal.train(
+            "ppo",
+            "brittle:make",
+            env={"raises": 0.3},
+            out=str(tmp_path),
+            quiet=True,
+            **options,
+            **TINY,
+        )
 
 
-def test_what_breaks_in_an_evaluation_is_told_and_the_run_is_saved_first(tmp_path: Path, here: None) -> None:
+def test_what_breaks_in_an_evaluation_is_told_and_the_run_is_saved_first(
+    tmp_path: Path, here: None
+) -> None:
     """Evaluations of a run open with the same seeds: this game refuses the second one."""
-    sizes = {"steps": 200, "games": 2, "window": 10, "evaluations": 1, "eval_episodes": 1, "workers": 0}
-    with pytest.raises(ShoalError, match=r"broke 5 times in a row.*brittle:make, game 0, episode 5, seed") as caught:
-        options: dict[str, Any] = sizes | TINY | {"out": str(tmp_path), "name": "run", "quiet": True}
+    sizes = {
+        "steps": 200,
+        "games": 2,
+        "window": 10,
+        "evaluations": 1,
+        "eval_episodes": 1,
+        "workers": 0,
+    }
+    with pytest.raises(
+        ShoalError,
+        match=r"broke 5 times in a row.*brittle:make, game 0,"
+        r" episode 5, seed",
+    ) as caught:
+        options: dict[str, Any] = (
+            sizes | TINY | {"out": str(tmp_path), "name": "run", "quiet": True}
+        )
         shoal.train("ppo", "brittle:make", env={"once": True}, **options)
     assert caught.value.exit_code == 1 and "has been here before" in caught.value.detail
-    assert 100 <= json.loads((tmp_path / "run" / "policy" / "policy.json").read_text())["steps"] < 200
+    assert (
+        100 <= json.loads((tmp_path / "run" / "policy" / "policy.json").read_text())["steps"] < 200
+    )
 
 
 def test_workers_outlive_the_start_of_a_run(tmp_path: Path) -> None:
-    """Linux ends a process with the *thread* that started it: none of the first evaluation's is found dead later.
+    """Linux ends a process with the *thread* that started it: none of the first evaluation's is
+    found dead later.
 
     The seed is the largest there is.
     """
-    sizes = {"steps": 80, "games": 2, "window": 10, "evaluations": 1, "eval_episodes": 2, "workers": 1}
-    options: dict[str, Any] = sizes | TINY | {"out": str(tmp_path), "name": "run", "quiet": True, "minibatches": 1}
+    sizes = {
+        "steps": 80,
+        "games": 2,
+        "window": 10,
+        "evaluations": 1,
+        "eval_episodes": 2,
+        "workers": 1,
+    }
+    options: dict[str, Any] = (
+        sizes | TINY | {"out": str(tmp_path), "name": "run", "quiet": True, "minibatches": 1}
+    )
     shoal.train("ppo", "gym:CartPole-v1", preset=False, seed=2**32 - 1, **options)
     assert not (tmp_path / "run" / "faults.jsonl").exists()
 
@@ -231,7 +344,9 @@ def test_a_worker_may_take_its_time_with_each_of_its_games(here: None) -> None:
         assert not arena.step()
 
 
-def test_workers_that_cannot_be_started_leave_nothing_open(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_cannot_be_started_leave_nothing_open(
+    here: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     env = make("brittle:make")
     before = env.teams and descriptors()
     monkeypatch.setattr(sys, "executable", "/there/is/no/python")
@@ -248,15 +363,25 @@ def test_what_cannot_be_saved_or_opened_is_said_in_a_sentence(here: None) -> Non
     assert "Traceback" in caught.value.detail
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
-def test_however_a_run_ends_no_process_stays(tmp_path: Path, here: None, number: signal.Signals, code: int) -> None:
-    """Ctrl-C and SIGTERM save first; after kill -9 the workers, one of them hung, end by themselves."""
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+)
+def test_however_a_run_ends_no_process_stays(
+    tmp_path: Path, here: None, number: signal.Signals, code: int
+) -> None:
+    """Ctrl-C and SIGTERM save first; after kill -9 the workers, one of them hung, end by
+    themselves."""
     command = [sys.executable, "-m", "shoal", "train", "ppo", "brittle:make", "--env.hangs", "0.2"]
-    sizes = "--steps 1e6 --games 2 --window 10 --workers 2 --patience 30 --eval-episodes 1 --hidden 8 --name run"
+    sizes = (
+        "--steps 1e6 --games 2 --window 10 --workers 2 --patience 30 --eval-episodes 1 --hidden"
+        " 8 --name run"
+    )
     paths = os.pathsep.join([str(SUPPORT), *sys.path])
     with (tmp_path / "log").open("w") as log:
         run = subprocess.Popen(
-            [*command, *sizes.split(), "--out", str(tmp_path)], stdout=log, env=os.environ | {"PYTHONPATH": paths}
+            [*command, *sizes.split(), "--out", str(tmp_path)],
+            stdout=log,
+            env=os.environ | {"PYTHONPATH": paths},
         )
         with contextlib.ExitStack() as leaving:
             leaving.callback(run.kill)
@@ -269,11 +394,22 @@ def test_however_a_run_ends_no_process_stays(tmp_path: Path, here: None, number:
     assert number == signal.SIGKILL or (tmp_path / "run" / "policy").is_dir()
 
 
-def test_a_policy_plays_where_its_environment_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_plays_where_its_environment_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         patch.syspath_prepend(str(SUPPORT))
-        options = {"steps": 40, "games": 2, "window": 10, "minibatches": 1, "workers": 0, "eval_episodes": 1}
-        shoal.train("ppo", "brittle:make", out=str(tmp_path), name="run", quiet=True, **options, **TINY)
+        options = {
+            "steps": 40,
+            "games": 2,
+            "window": 10,
+            "minibatches": 1,
+            "workers": 0,
+            "eval_episodes": 1,
+        }
+        shoal.train(
+            "ppo", "brittle:make", out=str(tmp_path), name="run", quiet=True, **options, **TINY
+        )
     monkeypatch.delitem(sys.modules, "brittle")
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(SUPPORT)])
     player = shoal.load(tmp_path / "run", trust=True)
@@ -290,11 +426,14 @@ def test_an_evaluation_plays_each_games_share_whatever_breaks(here: None) -> Non
         first, again = (play({TEAM: ()}, 4, clock()) for _ in range(2))
     assert first.length.tolist() == [LENGTH] * 37 and (first.returns[TEAM] == LENGTH).all()
     assert first.returns[TEAM].shape == (37, 2) and bits(first) == bits(again)
-    assert play.faults and all("fell over" in fault.report or "be reset" in fault.report for fault in play.faults)
+    assert play.faults and all(
+        "fell over" in fault.report or "be reset" in fault.report for fault in play.faults
+    )
 
 
 def test_short_episodes_are_not_favoured() -> None:
-    """Every game plays its share to the end: CartPole's long episodes count as often as its short ones."""
+    """Every game plays its share to the end: CartPole's long episodes count as often as its short
+    ones."""
     env = make("gym:CartPole-v1", max_episode_steps=30)
     play = evaluator(env, {TEAM: random_policy(env.teams[TEAM])}, 40, False)
     with contextlib.closing(play):
@@ -305,9 +444,11 @@ def test_short_episodes_are_not_favoured() -> None:
 
 @pytest.mark.parametrize("name", ["dqn", "ppo"])
 def test_trap_34_a_resume_joins_no_two_episodes(name: str, here: None) -> None:
-    """The opening view after it is in the stream as `first`: no drawn window has two episodes as one.
+    """The opening view after it is in the stream as `first`: no drawn window has two episodes as
+    one.
 
-    Observations tell the step of the episode. What the cut episode had earned is not counted as a return.
+    Observations tell the step of the episode. What the cut episode had earned is not counted as a
+    return.
     """
     env = make("brittle:make")
 

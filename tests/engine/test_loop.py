@@ -10,7 +10,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import OFF, OWN, SAME, TEAM, TINY, assert_close, bits, build, clock, mortal, on_devices, probe, run
+from helpers import (
+    OFF,
+    OWN,
+    SAME,
+    TEAM,
+    TINY,
+    assert_close,
+    bits,
+    build,
+    clock,
+    mortal,
+    on_devices,
+    probe,
+    run,
+)
 from jax import Array
 from jax.sharding import PartitionSpec
 
@@ -22,7 +36,7 @@ from shoal.errors import ShoalError
 from shoal.learning.reduce import AXIS, moments, shares, total
 from shoal.types import Discrete, Spec
 
-# -- one team, one device ---------------------------------------------------------------------------------------------
+# -- one team, one device --------------------------------------------------------------------------
 
 
 KINDS = {
@@ -58,7 +72,8 @@ def test_a_run_repeats_to_the_bit_and_another_seed_differs(name):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_trap_27_the_state_decides_the_future(name):
-    """Going on from a copy of the state, with nothing else kept, is going on: replay, priorities, targets and all."""
+    """Going on from a copy of the state, with nothing else kept, is going on: replay, priorities,
+    targets and all."""
     _, _, state = small(name)
     assert bits(after(after(state, 2, name), 1, name)) == bits(after(state, 3, name))
 
@@ -74,7 +89,9 @@ def test_the_state_is_plain_arrays(name):
 @pytest.mark.parametrize("name", KINDS)
 def test_the_program_keeps_the_states_types(name):
     _, _, state = small(name)
-    for ours, theirs in zip(jax.tree.leaves(after(state, 1, name)), jax.tree.leaves(state), strict=True):
+    for ours, theirs in zip(
+        jax.tree.leaves(after(state, 1, name)), jax.tree.leaves(state), strict=True
+    ):
         assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
 
 
@@ -98,7 +115,7 @@ def test_returns_are_those_of_whole_episodes_though_windows_are_shorter():
     np.testing.assert_allclose(metrics.returns[TEAM], 7 * metrics.episodes)
 
 
-# -- several devices --------------------------------------------------------------------------------------------------
+# -- several devices -------------------------------------------------------------------------------
 
 
 def test_games_that_cannot_be_shared_evenly_are_refused():
@@ -108,23 +125,31 @@ def test_games_that_cannot_be_shared_evenly_are_refused():
 
 def test_shares_and_sums_over_two_devices_are_those_over_all_rows():
     rng = np.random.default_rng(0)
-    x, weight = rng.normal(size=(6, 3)).astype(np.float32), rng.integers(0, 2, (6, 3)).astype(np.float32)
+    x, weight = (
+        rng.normal(size=(6, 3)).astype(np.float32),
+        rng.integers(0, 2, (6, 3)).astype(np.float32),
+    )
     weight[:3] = 0.0
     weight[0, 0] = 1.0  # one device has far less to say than the other
 
     def mean_square(scale: Array, x: Array, weight: Array):
         share = shares(weight)
-        return total(jax.value_and_grad(lambda s: ((s * x) ** 2 * share).sum())(scale)), moments(x, share)
+        return total(jax.value_and_grad(lambda s: ((s * x) ** 2 * share).sum())(scale)), moments(
+            x, share
+        )
 
     both = jax.jit(on_devices(mean_square, 2, ins=(SAME, OWN, OWN)))
     (value, slope), (mean, variance) = both(jnp.float32(1.5), x, weight)
     acted = x[weight > 0]
-    np.testing.assert_allclose([value, slope], [2.25 * (acted**2).mean(), 3.0 * (acted**2).mean()], rtol=1e-5)
+    np.testing.assert_allclose(
+        [value, slope], [2.25 * (acted**2).mean(), 3.0 * (acted**2).mean()], rtol=1e-5
+    )
     np.testing.assert_allclose([mean, variance], [acted.mean(), acted.var()], rtol=1e-4)
 
 
 def test_two_devices_learn_from_their_shares_what_one_learns_from_all():
-    """Normalisers, advantages and gradients are those of the whole batch, not means of two halves'."""
+    """Normalisers, advantages and gradients are those of the whole batch, not means of two
+    halves'."""
     algorithm, seen = probe("a2c").algorithm, probe("a2c").seen
 
     def learn(learner, memory, clock):
@@ -132,9 +157,13 @@ def test_two_devices_learn_from_their_shares_what_one_learns_from_all():
 
     window = seen.memory.window
     by_game = jax.tree.map(lambda _: PartitionSpec(None, AXIS), window)
-    by_game = by_game._replace(**{k: jax.tree.map(lambda _: OWN, getattr(window, k)) for k in ("carry", "carry_end")})
+    by_game = by_game._replace(
+        **{k: jax.tree.map(lambda _: OWN, getattr(window, k)) for k in ("carry", "carry_end")}
+    )
     ins = (SAME, seen.memory._replace(carry=OWN, window=by_game), SAME)
-    alone, both = (jax.jit(on_devices(learn, n, ins))(seen.learner, seen.memory, seen.clock) for n in (1, 2))
+    alone, both = (
+        jax.jit(on_devices(learn, n, ins))(seen.learner, seen.memory, seen.clock) for n in (1, 2)
+    )
     assert_close(both.scale, alone.scale, 1e-5)
     assert_close(both.opt, alone.opt, 1e-5)
     assert_close(both.params, alone.params, 1e-4)
@@ -142,7 +171,9 @@ def test_two_devices_learn_from_their_shares_what_one_learns_from_all():
 
 def test_the_loop_runs_on_two_devices_and_learners_stay_the_same_on_both():
     env = mortal()
-    loop = Loop(env, {TEAM: build("ppo", env, minibatches=2, epochs=2, **TINY)}, 4, 8, 1000, devices=2)
+    loop = Loop(
+        env, {TEAM: build("ppo", env, minibatches=2, epochs=2, **TINY)}, 4, 8, 1000, devices=2
+    )
     state = loop.init(0)
     state, metrics = loop.program(2)(state)
     for leaf in jax.tree.leaves((state.learners, state.steps)):
@@ -150,27 +181,38 @@ def test_the_loop_runs_on_two_devices_and_learners_stay_the_same_on_both():
         assert one.tobytes() == other.tobytes() and one.shape == leaf.shape
     assert metrics.steps.tolist() == [4 * 7, 4 * 14]
     obs, keys = np.asarray(state.views[TEAM].obs), np.asarray(state.key)
-    assert obs.shape[:2] == (2, 2) and bits(obs[0]) != bits(obs[1]) and bits(keys[0]) != bits(keys[1])
+    assert (
+        obs.shape[:2] == (2, 2) and bits(obs[0]) != bits(obs[1]) and bits(keys[0]) != bits(keys[1])
+    )
 
 
-# -- several teams ----------------------------------------------------------------------------------------------------
+# -- several teams ---------------------------------------------------------------------------------
 
 
 def against(env_id: str, **teams: str):
     """Two iterations of teams that learn differently: the states before and after, the metrics."""
     env = make(env_id)
-    kinds = {team: build(name, env, team, **({} if name == "random" else TINY)) for team, name in teams.items()}
+    kinds = {
+        team: build(name, env, team, **({} if name == "random" else TINY))
+        for team, name in teams.items()
+    }
     loop = Loop(env, kinds, games=4, window=8, steps=1000)
     return loop, *run(loop, 2)
 
 
 def test_teams_with_different_algorithms_each_have_their_own_learner():
     loop, state, metrics = against("matrix/matching_pennies", even="coma", odd="ppo")
-    fresh = {team: algorithm.init(np.random.default_rng(0)) for team, algorithm in loop.algorithms.items()}
+    fresh = {
+        team: algorithm.init(np.random.default_rng(0))
+        for team, algorithm in loop.algorithms.items()
+    }
     assert state.learners["even"].target is not None and state.learners["odd"].target is None
     for team in ("even", "odd"):
         assert bits(state.learners[team].params) != bits(fresh[team].params)
-    assert "clip_fraction" in metrics.learning["odd"] and "clip_fraction" not in metrics.learning["even"]
+    assert (
+        "clip_fraction" in metrics.learning["odd"]
+        and "clip_fraction" not in metrics.learning["even"]
+    )
     np.testing.assert_allclose(metrics.returns["even"], -metrics.returns["odd"], atol=1e-5)
 
 
@@ -188,7 +230,7 @@ def test_a_scripted_team_learns_nothing_while_the_other_does():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
 
 
-# -- evaluation -------------------------------------------------------------------------------------------------------
+# -- evaluation ------------------------------------------------------------------------------------
 
 
 class Fate(NamedTuple):
@@ -198,7 +240,8 @@ class Fate(NamedTuple):
 
 @dataclass(frozen=True)
 class Countdown(Game):
-    """Episodes of 1 to 6 steps; step t costs agent_0 t and agent_1 ten times as much, the last step too."""
+    """Episodes of 1 to 6 steps; step t costs agent_0 t and agent_1 ten times as much, the last step
+    too."""
 
     name = "test/countdown"
     teams = {TEAM: Spec(("agent_0", "agent_1"), obs=1, state=2, action=Discrete(2))}
@@ -256,7 +299,8 @@ def test_trap_25_one_row_per_episode_whatever_fits_side_by_side(monkeypatch):
 
 
 def test_trap_25_evaluation_leaves_training_alone():
-    """It takes learners and a seed, and the state it was called beside goes on as if nothing had been."""
+    """It takes learners and a seed, and the state it was called beside goes on as if nothing had
+    been."""
     loop, _, state = small()
     live = jax.device_put(state, loop.shardings)
     evaluator = Evaluator(loop.env, loop.algorithms, 3, greedy=True)
@@ -275,7 +319,10 @@ def test_greedy_evaluation_repeats_where_sampling_differs():
     carry = algorithm.carry(learner, 16)
 
     def choose(key):
-        return [algorithm.act(learner, key, view, carry, clock(), greedy).action for greedy in (True, False)]
+        return [
+            algorithm.act(learner, key, view, carry, clock(), greedy).action
+            for greedy in (True, False)
+        ]
 
     one, other = jax.jit(choose)(jax.random.key(1)), jax.jit(choose)(jax.random.key(2))
     assert bits(one[0]) == bits(other[0]) and bits(one[1]) != bits(other[1])

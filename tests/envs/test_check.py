@@ -65,20 +65,42 @@ def wrong(rule: str) -> Wrong:
     ("rule", "sentence", "finding"),
     [
         ("raises", "It plays without an error.", "(?s)step 3: .*the environment fell over"),
-        ("shape", "What is seen has the promised shapes.", r"team agent, step 3: the state has shape \(5,\)"),
-        ("rows", "What is seen has the promised shapes.", r"team agent, step 3: reward has shape \(1,\), not \(2,\)"),
+        (
+            "shape",
+            "What is seen has the promised shapes.",
+            r"team agent, step 3: the state has"
+            r" shape \(5,\)",
+        ),
+        (
+            "rows",
+            "What is seen has the promised shapes.",
+            r"team agent, step 3: reward has"
+            r" shape \(1,\), not \(2,\)",
+        ),
         ("finite", "Observations and rewards are finite.", "agent_0, step 3: its reward is inf$"),
         ("nan", "Observations and rewards are finite.", "agent_0, step 3: its reward is nan$"),
-        ("unseen", "Observations and rewards are finite.", "agent_1, step 3: its observation holds nan$"),
+        (
+            "unseen",
+            "Observations and rewards are finite.",
+            "agent_1, step 3: its observation holds nan$",
+        ),
         ("mask", "Whoever is alive has a legal action.", "agent_1, step 3: it has none"),
-        ("opening", "An episode opens with somebody alive and nothing earned.", "agent_1, step 0: .* earned 5"),
+        (
+            "opening",
+            "An episode opens with somebody alive and nothing earned.",
+            "agent_1, step 0: .* earned 5",
+        ),
         (
             "dead",
             "The dead earn nothing of their own after the step at which they died.",
             "agent_1, step 3: .* earned 2",
         ),
         ("discount", "A discount is 0 or 1.", "agent_0, step 0: it is 0.9"),
-        ("seeds", "Equal seeds give equal episodes.", "agent_0, step 0: the same match, once more, shows another obs"),
+        (
+            "seeds",
+            "Equal seeds give equal episodes.",
+            "agent_0, step 0: the same match, once more, shows another obs",
+        ),
         ("endless", "Episodes end.", r"step 20: none has ended yet.*--env.limit"),
     ],
 )
@@ -106,7 +128,10 @@ def test_the_command_says_it_and_exits_with_1(
     monkeypatch.syspath_prepend(str(SUPPORT))
     assert main(["check-env", "test_check:wrong", "--env.rule", "discount", "--steps", "9"]) == 1
     out = capsys.readouterr().out
-    assert "broken  A discount is 0 or 1.\n        agent_0, step 0: it is 0.9" in out and "1 rules broken" in out
+    assert (
+        "broken  A discount is 0 or 1.\n        agent_0, step 0: it is 0.9" in out
+        and "1 rules broken" in out
+    )
     assert main(["check-env", "matrix/penalty", "--steps", "60"]) == 0
     assert "no rules broken" in capsys.readouterr().out
 
@@ -142,7 +167,11 @@ def test_what_was_never_seen_is_not_said_to_be_kept(
     monkeypatch.syspath_prepend(str(SUPPORT))
     assert main(["check-env", "brittle:make", "--env.reset", "1.0"]) == 1
     out = capsys.readouterr().out
-    assert "broken  It plays without an error." in out and "unseen  A discount is 0 or 1." in out and "kept" not in out
+    assert (
+        "broken  It plays without an error." in out
+        and "unseen  A discount is 0 or 1." in out
+        and "kept" not in out
+    )
 
 
 class Two:
@@ -193,29 +222,44 @@ class Two:
         (
             "shared",
             "Equal seeds give equal episodes.",
-            "a_0, step 1: a match beside it shows another obs: games share a generator, such as np.random.seed sets",
+            "a_0, step 1: a match beside it shows another obs: games share a generator, such as"
+            " np.random.seed sets",
         ),
-        ("dead", "The dead earn nothing of their own after the step at which they died.", "a_0, step 3: .* earned 1"),
+        (
+            "dead",
+            "The dead earn nothing of their own after the step at which they died.",
+            "a_0, step 3: .* earned 1",
+        ),
     ],
 )
 def test_what_only_shows_beside_another_or_in_the_state_is_found(
     vice: str, sentence: str, finding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A generator that all games of a process share plays well alone, and differently with every number of workers."""
+    """A generator that all games of a process share plays well alone, and differently with every
+    number of workers."""
     monkeypatch.syspath_prepend(str(SUPPORT))
     found = check.check(make("test_check:Two", vice=vice), steps=20).findings
     assert [name for name, findings in found.items() if findings] == ([sentence] if vice else [])
     assert not vice or re.match(finding, str(found[sentence][0]))
 
 
-def test_the_reward_of_the_step_an_agent_died_with_is_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reward_of_the_step_an_agent_died_with_is_its_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Whatever the environment says later: PettingZoo has no rewards for who is not there."""
     monkeypatch.syspath_prepend(str(SUPPORT))
     match = make("test_check:Two", vice="dead").open()
     told = [match.reset(0)]
     while not told[-1].over:
         told.append(match.step({"a": np.zeros(2, np.int32)}))
-    assert [moment.teams["a"].reward.tolist() for moment in told] == [[0, 0], [1, 2], [1, 2], [0, 2], [0, 2], [0, 2]]
+    assert [moment.teams["a"].reward.tolist() for moment in told] == [
+        [0, 0],
+        [1, 2],
+        [1, 2],
+        [0, 2],
+        [0, 2],
+        [0, 2],
+    ]
 
 
 @dataclass(frozen=True)
@@ -223,10 +267,14 @@ class Stuck(Memory):
     """Nothing is legal at the instant an episode ends."""
 
     def legal(self, world: Story) -> dict[str, Array]:
-        return {"agent": jnp.broadcast_to(world.time < self.length, (self.n, self.actions, len(world.time)))}
+        return {
+            "agent": jnp.broadcast_to(
+                world.time < self.length, (self.n, self.actions, len(world.time))
+            )
+        }
 
 
-def test_a_compiled_game_is_not_blamed_for_its_last_instant_nor_given_a_limit_it_does_not_know() -> None:
+def test_a_compiled_game_is_not_blamed_for_its_last_instant_nor_told_of_a_limit() -> None:
     assert not any(check.check(Stuck(), steps=11).findings.values())
     (finding,) = check.check(Stuck(length=50), steps=10).findings["Episodes end."]
     assert "--steps" in finding.what and "--env.limit" not in finding.what

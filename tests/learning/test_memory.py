@@ -1,4 +1,5 @@
-"""The replay against a plain model of it: what is drawn was lived, in that order, and everything is drawn alike."""
+"""The replay against a plain model of it: what is drawn was lived, in that order, and everything is
+drawn alike."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ class Stream(NamedTuple):
 
     def window(self, start: int, steps: int) -> Window:
         view = jax.tree.map(lambda x: x[start : start + steps + 1], self.view)
-        return Window(view, self.action[start : start + steps], (), (), (), self.rivals[start : start + steps])
+        return Window(
+            view, self.action[start : start + steps], (), (), (), self.rivals[start : start + steps]
+        )
 
 
 @cache
@@ -61,11 +64,17 @@ def stream(spec: Spec = SPEC, length: int = 80, seed: int = 0) -> Stream:
         flags(spec.n).astype(np.float32),
     )
     discrete = isinstance(spec.action, Discrete)
-    action = rng.integers(0, 4, (length, GAMES, spec.n)).astype(np.int32) if discrete else normal(spec.n, 4)
+    action = (
+        rng.integers(0, 4, (length, GAMES, spec.n)).astype(np.int32)
+        if discrete
+        else normal(spec.n, 4)
+    )
     return Stream(view, action, normal(spec.rivals))
 
 
-def filled(steps: int, puts: int, spec: Spec = SPEC, prioritised: bool = False, slots: int = SLOTS) -> Replay:
+def filled(
+    steps: int, puts: int, spec: Spec = SPEC, prioritised: bool = False, slots: int = SLOTS
+) -> Replay:
     """A ring after so many windows of so many steps."""
     memory = empty(spec, GAMES, slots, state=True, rivals=True, prioritised=prioritised)
     for k in range(puts):
@@ -74,7 +83,8 @@ def filled(steps: int, puts: int, spec: Spec = SPEC, prioritised: bool = False, 
 
 
 def kept(steps: int, puts: int, slots: int = SLOTS) -> list[int]:
-    """The model: instants a list of so many slots still holds, the oldest first. The very first never came in."""
+    """The model: instants a list of so many slots still holds, the oldest first. The very first
+    never came in."""
     lived: list[int] = []
     for k in range(puts):
         lived = [*lived, *range(k * steps + 1, (k + 1) * steps + 1)][-slots:]
@@ -87,7 +97,8 @@ def instants_of(drawn: Drawn) -> np.ndarray:
 
 
 def assert_lived(drawn: Drawn, lived: list[int], ahead: bool, whole: Stream) -> None:
-    """Every window is a stretch of its game's stream, all of it still kept, each field and each action in its place."""
+    """Every window is a stretch of its game's stream, all of it still kept, each field and each
+    action in its place."""
     number, game = instants_of(drawn), np.asarray(drawn.game)
     assert (np.diff(number, axis=0) == 1).all()
     assert number.min() >= lived[0] and number.max() + ahead <= lived[-1]
@@ -112,7 +123,8 @@ def assert_lived(drawn: Drawn, lived: list[int], ahead: bool, whole: Stream) -> 
     st.integers(0, 2**32 - 1),
 )
 def test_what_is_drawn_was_lived(steps, puts, length, ahead, prioritised, spec, seed):
-    """Any window, from one transition to all but one slot, before and after the ring wraps around."""
+    """Any window, from one transition to all but one slot, before and after the ring wraps
+    around."""
     puts = min(puts, 79 // steps)
     lived = kept(steps, puts)
     assume(len(lived) >= length + 1 + ahead)
@@ -124,11 +136,14 @@ def test_what_is_drawn_was_lived(steps, puts, length, ahead, prioritised, spec, 
     assert_lived(drawn, lived, ahead, stream(spec))
 
 
-@pytest.mark.parametrize(("length", "ahead"), [(1, False), (3, False), (3, True), (10, True), (11, False)])
+@pytest.mark.parametrize(
+    ("length", "ahead"), [(1, False), (3, False), (3, True), (10, True), (11, False)]
+)
 @pytest.mark.parametrize("puts", [3, 5])
 @pytest.mark.parametrize("prioritised", [False, True])
 def test_every_window_is_drawn_and_as_often_as_any_other(length, ahead, puts, prioritised):
-    """Before the ring is full and after it has wrapped around; priorities that are alike change nothing."""
+    """Before the ring is full and after it has wrapped around; priorities that are alike change
+    nothing."""
     count, lived = 20_000, kept(4, puts)
     if len(lived) < length + 1 + ahead:
         pytest.skip("no such window yet")
@@ -148,19 +163,23 @@ def test_an_empty_ring_has_no_windows():
     assert filled(4, 1).windows(5) == 0 and filled(4, 1).windows(4) == 1
 
 
-# -- priorities -------------------------------------------------------------------------------------------------------
+# -- priorities ------------------------------------------------------------------------------------
 
 
 def ranked(memory: Replay, surprise: np.ndarray) -> Replay:
     """The ring with these priorities `[C,B]`."""
     slot, game = (x.ravel() for x in np.indices(surprise.shape))
     nothing = Drawn(*[None] * len(Drawn._fields))
-    return memory.rank(nothing._replace(slot=jnp.asarray(slot), game=jnp.asarray(game)), jnp.asarray(surprise.ravel()))
+    return memory.rank(
+        nothing._replace(slot=jnp.asarray(slot), game=jnp.asarray(game)),
+        jnp.asarray(surprise.ravel()),
+    )
 
 
 @cache
 def uneven(puts: int) -> tuple[Replay, np.ndarray]:
-    """A ring with random priorities, and the chances `[C,B]` of windows of 3 transitions to begin in each place."""
+    """A ring with random priorities, and the chances `[C,B]` of windows of 3 transitions to begin
+    in each place."""
     surprise = np.random.default_rng(1).gamma(0.7, size=(SLOTS, GAMES)).astype(np.float32)
     memory = ranked(filled(4, puts, prioritised=True), surprise)
     oldest = (4 * puts - len(kept(4, puts))) % SLOTS
@@ -227,13 +246,15 @@ def test_a_draw_at_the_very_end_of_the_unit_interval_is_a_window_too(monkeypatch
     """Rounding may make the last of the stratified draws the sum of all priorities itself."""
     memory = filled(4, 2, prioritised=True)
     for edge in (0.0, 1 - 2.0**-23):  # the least and the most that `uniform` gives
-        monkeypatch.setattr(jax.random, "uniform", lambda key, shape, edge=edge: jnp.full(shape, edge, jnp.float32))
+        monkeypatch.setattr(
+            jax.random, "uniform", lambda key, shape, edge=edge: jnp.full(shape, edge, jnp.float32)
+        )
         drawn = memory.draw(jax.random.key(0), 32, 3, False)
         assert jnp.isfinite(drawn.importance).all()
         assert_lived(drawn, kept(4, 2), False, stream())
 
 
-# -- room -------------------------------------------------------------------------------------------------------------
+# -- room ------------------------------------------------------------------------------------------
 
 
 USUAL = Share(games=4, window=10)
@@ -243,7 +264,9 @@ def size_of(tree: Any) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def memory_of(name: str, env_id: str, team: str, share: Share = USUAL, options: Any = (), **config: Any):
+def memory_of(
+    name: str, env_id: str, team: str, share: Share = USUAL, options: Any = (), **config: Any
+):
     """The shapes of a replay, and the spec it is for."""
     env = make(env_id, **dict(options))
     algorithm = build(name, env, team, **(TINY | OFF | config))
@@ -254,7 +277,9 @@ def test_an_instant_is_kept_once_in_the_smallest_types():
     memory, _ = memory_of("dqn", "mpe/simple_spread", TEAM)
     seen, legal, alive, first = 3 * 18 * 4, 3 * 5, 3, 1
     earned, discount, action = 3 * 4, 3 * 4, 3 * 4
-    assert size_of(memory.ring) == 80 // 10 * 10 * 4 * (seen + legal + alive + first + earned + discount + action)
+    assert size_of(memory.ring) == 80 // 10 * 10 * 4 * (
+        seen + legal + alive + first + earned + discount + action
+    )
     assert size_of(memory) - size_of(memory.ring) == 8  # where the head is, how many there are
     kinds = jax.tree.map(lambda x: x.dtype.name, memory.ring.view)
     assert kinds == View("float32", "float32", "bool", "bool", "bool", "float32", "float32")
@@ -267,7 +292,8 @@ def test_an_instant_is_kept_once_in_the_smallest_types():
     ("name", "env_id", "team", "config", "state", "rivals"),
     [
         ("vdn", "mpe/simple_spread", "agent", {}, False, False),
-        ("qmix", "mpe/simple_spread", "agent", {}, False, False),  # the state is the observations, joined
+        # the state is the observations, joined
+        ("qmix", "mpe/simple_spread", "agent", {}, False, False),
         ("vdn", "mpe/simple_tag", "adversary", {}, False, False),
         ("dqn", "mpe/simple_tag", "adversary", {}, False, False),
         ("qmix", "mpe/simple_tag", "adversary", {}, True, False),
@@ -277,7 +303,9 @@ def test_an_instant_is_kept_once_in_the_smallest_types():
         ("sac", "mpe/simple_tag", "adversary", {}, False, False),
     ],
 )
-def test_the_state_and_rivals_are_kept_only_where_they_are_read(name, env_id, team, config, state, rivals):
+def test_the_state_and_rivals_are_kept_only_where_they_are_read(
+    name, env_id, team, config, state, rivals
+):
     memory, spec = memory_of(name, env_id, team, **config)
     assert memory.ring.view.state.shape[-1] == (spec.state if state else 0)
     assert memory.ring.rivals.shape[-1] == (spec.rivals if rivals else 0)
@@ -294,7 +322,8 @@ def test_a_million_steps_take_the_room_of_a_million_instants():
 
 
 @pytest.mark.parametrize(
-    ("share", "slots"), [(Share(4, 10), 80), (Share(4, 7), 84), (Share(2, 10, 2), 80), (Share(64, 25), 25)]
+    ("share", "slots"),
+    [(Share(4, 10), 80), (Share(4, 7), 84), (Share(2, 10, 2), 80), (Share(64, 25), 25)],
 )
 def test_a_ring_holds_its_capacity_in_whole_windows(share, slots):
     """Of all devices together: 320 steps."""
@@ -325,11 +354,12 @@ def test_the_program_works_in_place(priority):
     assert needs.alias_size_in_bytes >= ring
 
 
-# -- batches ----------------------------------------------------------------------------------------------------------
+# -- batches ---------------------------------------------------------------------------------------
 
 
 def warmed(drawn: Drawn, burn_in: int) -> np.ndarray:
-    """[T,B] where a memory is warm: after `burn_in` transitions, or once an episode has opened in the window."""
+    """[T,B] where a memory is warm: after `burn_in` transitions, or once an episode has opened in
+    the window."""
     first = np.asarray(drawn.window.view.first)[:-1]
     warm = np.zeros(first.shape, bool)
     for game in range(first.shape[1]):
@@ -341,7 +371,8 @@ def warmed(drawn: Drawn, burn_in: int) -> np.ndarray:
 @pytest.mark.parametrize("torso", ["mlp", "gru"])
 @pytest.mark.parametrize("reward", ["own", "mean"])
 def test_burn_in_only_warms_memories_up(torso, reward):
-    """Unless there is nothing to remember: an episode opened in the window, or the net is feed-forward."""
+    """Unless there is nothing to remember: an episode opened in the window, or the net is
+    feed-forward."""
     seen = studied("dqn", torso=torso, burn_in=3, reward=reward, batch=64)
     window = seen.drawn.window
     warm = warmed(seen.drawn, 3 if torso == "gru" else 0)[..., None]
@@ -349,14 +380,18 @@ def test_burn_in_only_warms_memories_up(torso, reward):
     counts = acted if reward == "own" else np.broadcast_to(window.valid, acted.shape)
     assert warm.all() == (torso == "mlp") and warm[:3].any()
     np.testing.assert_allclose(seen.batch.weight, counts * warm / (counts * warm).sum(), rtol=1e-5)
-    np.testing.assert_allclose(seen.batch.actor_weight, acted * warm / (acted * warm).sum(), rtol=1e-5)
+    np.testing.assert_allclose(
+        seen.batch.actor_weight, acted * warm / (acted * warm).sum(), rtol=1e-5
+    )
 
 
 def test_the_joined_state_is_that_of_the_game():
     seen = studied("qmix")
     number = seen.drawn.slot + 1 + np.arange(7)[:, None]
     assert seen.memory.ring.view.state.size == 0
-    np.testing.assert_array_equal(seen.batch.window.view.state, seen.played.view.state[number, seen.drawn.game])
+    np.testing.assert_array_equal(
+        seen.batch.window.view.state, seen.played.view.state[number, seen.drawn.game]
+    )
 
 
 def test_rivals_are_what_the_others_did():
@@ -364,10 +399,18 @@ def test_rivals_are_what_the_others_did():
     seen = studied("maddpg", env, "adversary", rivals=True, windows=2)
     number = seen.drawn.slot + 1 + np.arange(7)[:, None]
     assert seen.batch.window.rivals.shape == (6, 8, env.teams["agent"].action.size)
-    assert (seen.batch.window.rivals.sum(-1) == 1).all() and (np.ptp(seen.batch.window.rivals, 0) > 0).any()
-    np.testing.assert_array_equal(seen.batch.window.rivals, seen.played.rivals[number[:-1], seen.drawn.game])
-    np.testing.assert_array_equal(seen.batch.rivals_after, seen.played.rivals[number[-1], seen.drawn.game])
-    np.testing.assert_array_equal(seen.batch.window.view.state, seen.played.view.state[number, seen.drawn.game])
+    assert (seen.batch.window.rivals.sum(-1) == 1).all() and (
+        np.ptp(seen.batch.window.rivals, 0) > 0
+    ).any()
+    np.testing.assert_array_equal(
+        seen.batch.window.rivals, seen.played.rivals[number[:-1], seen.drawn.game]
+    )
+    np.testing.assert_array_equal(
+        seen.batch.rivals_after, seen.played.rivals[number[-1], seen.drawn.game]
+    )
+    np.testing.assert_array_equal(
+        seen.batch.window.view.state, seen.played.view.state[number, seen.drawn.game]
+    )
 
 
 def test_surprise_becomes_priority():
@@ -375,7 +418,10 @@ def test_surprise_becomes_priority():
     algorithm = build("dqn", mortal(), **(TINY | OFF | {"priority": 0.5, "updates": 1}))
     algorithm.improve = lambda learner, batch, key, now: (learner, {}, jnp.full(8, 9.0))
     seen = studied("dqn", priority=0.5, updates=1)
-    after = call(lambda m: algorithm.learn(seen.learner, m, jax.random.key(0), clock())[1].priority, seen.memory)
+    after = call(
+        lambda m: algorithm.learn(seen.learner, m, jax.random.key(0), clock())[1].priority,
+        seen.memory,
+    )
     changed = after != seen.memory.priority
     assert 1 <= changed.sum() <= 8
     np.testing.assert_allclose(after[changed], 3.0, rtol=1e-5)
@@ -395,16 +441,23 @@ def test_importance_scales_each_windows_share_of_the_loss():
 
 
 def test_importance_is_divided_by_the_largest_of_all_devices():
-    """One device's windows are alike, 1; half of the other's are hardly ever drawn, its others weigh a half."""
+    """One device's windows are alike, 1; half of the other's are hardly ever drawn, its others
+    weigh a half."""
     seen = studied("dqn", priority=0.5)
     algorithm = build("dqn", mortal(), **(TINY | OFF | {"priority": 0.5}))
-    algorithm.improve = lambda learner, batch, key, now: (learner, {"told": batch.importance}, jnp.ones(4))
+    algorithm.improve = lambda learner, batch, key, now: (
+        learner,
+        {"told": batch.importance},
+        jnp.ones(4),
+    )
     alike = np.ones(seen.memory.priority.shape, np.float32)
     uneven = np.where(np.arange(alike.shape[1]) % 2 == 0, alike, np.float32(1e-9))
 
     def step(priority):
         now, memory = clock(progress=1.0), jax.tree.map(jnp.asarray, seen.memory)
-        return algorithm._step(memory, now, (seen.learner, priority[0]), jax.random.key(0))[1]["told"]
+        return algorithm._step(memory, now, (seen.learner, priority[0]), jax.random.key(0))[1][
+            "told"
+        ]
 
     told = jax.jit(on_devices(step, 2, OWN, OWN))(np.stack([alike, uneven]))
     np.testing.assert_allclose(told, [1.0] * 4 + [0.5] * 4, rtol=1e-3)

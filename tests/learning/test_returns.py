@@ -34,7 +34,9 @@ class Stream(NamedTuple):
         return np.asarray(adv(*self, gamma, lam) + self.values[:-1])
 
     def n_step(self, gamma: float, n: int) -> np.ndarray:
-        return np.asarray(by_steps(self.reward, self.discount, self.values, self.valid > 0, gamma, n))
+        return np.asarray(
+            by_steps(self.reward, self.discount, self.values, self.valid > 0, gamma, n)
+        )
 
 
 class Trajectory(NamedTuple):
@@ -51,11 +53,15 @@ def trajectories(draw) -> list[Trajectory]:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     lengths = draw(st.lists(st.integers(1, 5), min_size=7, max_size=7))
     ends = draw(st.lists(st.booleans(), min_size=7, max_size=7))
-    return [Trajectory(rng.normal(size=n), rng.normal(size=n + 1), end) for n, end in zip(lengths, ends, strict=True)]
+    return [
+        Trajectory(rng.normal(size=n), rng.normal(size=n + 1), end)
+        for n, end in zip(lengths, ends, strict=True)
+    ]
 
 
 def concatenated(episodes: list[Trajectory], junk: float) -> tuple[Stream, list[Trajectory]]:
-    """The episodes as one stream with `junk` on the dummy transitions, and what the window shows of each."""
+    """The episodes as one stream with `junk` on the dummy transitions, and what the window shows of
+    each."""
     reward, discount, values, valid, shown = [], [], [], [], []
     for episode in episodes:
         room = max(LENGTH - len(reward), 0)
@@ -72,7 +78,8 @@ def concatenated(episodes: list[Trajectory], junk: float) -> tuple[Stream, list[
 
 
 def alone(episode: Trajectory, gamma: float, lam: float) -> np.ndarray:
-    """λ-targets of one trajectory by their definition: (1-λ) Σ λⁿ⁻¹ of its n-step returns, the last takes the rest."""
+    """λ-targets of one trajectory by their definition: (1-λ) Σ λⁿ⁻¹ of its n-step returns, the last
+    takes the rest."""
     length, targets = len(episode.reward), []
     for t in range(length):
         gains = np.cumsum(gamma ** np.arange(length - t) * episode.reward[t:])
@@ -86,7 +93,8 @@ def alone(episode: Trajectory, gamma: float, lam: float) -> np.ndarray:
 
 
 def alone_by_steps(episode: Trajectory, gamma: float, n: int) -> np.ndarray:
-    """n-step targets of one trajectory by their definition: up to n rewards, then the value there unless it ended."""
+    """n-step targets of one trajectory by their definition: up to n rewards, then the value there
+    unless it ended."""
     length, targets = len(episode.reward), []
     for t in range(length):
         end = min(t + n, length)
@@ -96,7 +104,9 @@ def alone_by_steps(episode: Trajectory, gamma: float, n: int) -> np.ndarray:
     return np.array(targets)
 
 
-def one_episode(length: int, ended: bool, reward: np.ndarray, value: float, junk: float = 0.0) -> Stream:
+def one_episode(
+    length: int, ended: bool, reward: np.ndarray, value: float, junk: float = 0.0
+) -> Stream:
     """An episode at the window's start, junk in the rows after it."""
     episodes = [Trajectory(reward, np.full(length + 1, value), ended)]
     rest = LENGTH - length - 1
@@ -111,7 +121,8 @@ def test_trap_02_targets_of_a_stream_are_those_of_each_trajectory_alone(episodes
     expected = np.concatenate([alone(episode, gamma, lam) for episode in shown])
     ours = stream.targets(gamma, lam)
     np.testing.assert_allclose(ours[stream.valid > 0], expected, rtol=1e-4, atol=1e-4)
-    assert (ours == stream.values[:-1])[stream.valid == 0].all()  # nothing to learn on a dummy transition
+    # nothing to learn on a dummy transition
+    assert (ours == stream.values[:-1])[stream.valid == 0].all()
 
 
 @settings(max_examples=100, deadline=None)
@@ -129,7 +140,9 @@ def test_trap_02_n_step_targets_of_a_stream_are_those_of_each_trajectory_alone(e
 def test_one_step_targets_are_those_of_lambda_zero_and_many_those_of_one(episodes):
     stream, _ = concatenated(episodes, junk=123.0)
     for n, lam in ((1, 0.0), (LENGTH, 1.0)):
-        np.testing.assert_allclose(stream.n_step(0.9, n), stream.targets(0.9, lam), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            stream.n_step(0.9, n), stream.targets(0.9, lam), rtol=1e-4, atol=1e-4
+        )
 
 
 @pytest.mark.parametrize("n", [1, 3, 5])
@@ -141,7 +154,8 @@ def test_trap_01_n_step_targets_bootstrap_where_time_ran_out(n):
 
 @pytest.mark.parametrize("lam", [0.0, 0.5, 1.0])
 def test_trap_01_a_time_limit_leaves_the_endless_value(lam):
-    """Reward 1 for ever, cut by the clock every 5 steps: the one value that is its own target is 1 / (1 - γ)."""
+    """Reward 1 for ever, cut by the clock every 5 steps: the one value that is its own target is 1
+    / (1 - γ)."""
     episodes = [Trajectory(np.ones(5), np.full(6, 10.0), False)] * 3
     stream, _ = concatenated(episodes, junk=0.0)
     np.testing.assert_allclose(stream.targets(0.9, lam), 10.0, rtol=1e-5)
@@ -160,7 +174,9 @@ def test_trap_03_lambda_returns_on_an_early_truncation():
 @pytest.mark.parametrize("junk", [0.0, -7.0, 1e4])
 def test_trap_05_whatever_follows_a_true_terminal_stays_out_of_the_sum(junk):
     stream = one_episode(3, ended=True, reward=np.ones(3), value=junk, junk=junk)
-    np.testing.assert_allclose(stream.targets(0.9, 1.0)[:3], [2.71, 1.90, 1.00], rtol=1e-3 if junk == 1e4 else 1e-5)
+    np.testing.assert_allclose(
+        stream.targets(0.9, 1.0)[:3], [2.71, 1.90, 1.00], rtol=1e-3 if junk == 1e4 else 1e-5
+    )
     np.testing.assert_allclose(stream.n_step(0.9, 5)[:3], [2.71, 1.90, 1.00], rtol=1e-5)
 
 
@@ -175,7 +191,15 @@ def window_of(first: list[int], alive: np.ndarray) -> Window:
     games, agents = 1, alive.shape[-1]
     zeros = jnp.zeros((len(first), games, agents))
     flags = jnp.asarray(first, bool)[:, None]
-    view = View(zeros[..., None], zeros, zeros[..., None] == 0, jnp.asarray(alive, bool)[:, None], flags, zeros, zeros)
+    view = View(
+        zeros[..., None],
+        zeros,
+        zeros[..., None] == 0,
+        jnp.asarray(alive, bool)[:, None],
+        flags,
+        zeros,
+        zeros,
+    )
     return Window(view, zeros[1:], (), (), ())
 
 
@@ -188,13 +212,16 @@ def test_trap_04_a_three_step_episode_has_three_valid_transitions():
 
 
 def dying_team(how: str) -> np.ndarray:
-    """λ=1 targets `[4,N]` where agent 0 dies with the first step and both are paid 1 with the fourth, the last."""
+    """λ=1 targets `[4,N]` where agent 0 dies with the first step and both are paid 1 with the
+    fourth, the last."""
     reward = np.zeros((4, 1, 2), np.float32)
     reward[3] = 1.0
     discount = np.ones((4, 1, 2), np.float32)
     discount[:, :, 0], discount[3] = 0.0, 0.0
     reward, discount = pool(jnp.asarray(reward), jnp.asarray(discount), how)
-    return np.asarray(adv(reward, discount, jnp.zeros((5, 1, 2)), jnp.ones((4, 1, 1), bool), 0.9, 1.0))[:, 0]
+    return np.asarray(
+        adv(reward, discount, jnp.zeros((5, 1, 2)), jnp.ones((4, 1, 1), bool), 0.9, 1.0)
+    )[:, 0]
 
 
 def test_trap_08_a_dead_agents_team_reward_reaches_its_earlier_actions():
@@ -219,7 +246,10 @@ statistics = jax.jit(on_devices(lambda x, weight: (shares(weight), moments(x, sh
 
 
 def test_trap_09_masked_means_divide_by_the_mask():
-    x, weight = np.arange(6.0, dtype=np.float32).reshape(3, 2), np.array([[1, 1], [0, 1], [0, 0]], np.float32)
+    x, weight = (
+        np.arange(6.0, dtype=np.float32).reshape(3, 2),
+        np.array([[1, 1], [0, 1], [0, 0]], np.float32),
+    )
     share, (mean, variance) = statistics(x, weight)
     assert share.shape == weight.shape
     np.testing.assert_allclose(share, weight / 3, rtol=1e-6)
@@ -227,14 +257,17 @@ def test_trap_09_masked_means_divide_by_the_mask():
 
 
 def test_trap_09_an_empty_mask_gives_zero():
-    share, (mean, variance) = statistics(np.full((3, 2), 5, np.float32), np.zeros((3, 2), np.float32))
+    share, (mean, variance) = statistics(
+        np.full((3, 2), 5, np.float32), np.zeros((3, 2), np.float32)
+    )
     assert not np.any(share) and mean == 0 and variance == 0
 
 
 @pytest.mark.parametrize("torso", ["mlp", "gru"])
 @pytest.mark.parametrize("name", POLICY)
 def test_trap_09_no_product_broadcasts_to_another_shape(name, torso):
-    """Time, games and agents are 5, 4 and 3: everything a member learns from is exactly `[5,4,3]`."""
+    """Time, games and agents are 5, 4 and 3: everything a member learns from is exactly
+    `[5,4,3]`."""
     env = make("test/mortal", n=3)
     algorithm = build(name, env, torso=torso, **TINY)
 
@@ -245,9 +278,12 @@ def test_trap_09_no_product_broadcasts_to_another_shape(name, torso):
         carry = algorithm.carry(learner, 4)
         decision = algorithm.act(learner, jax.random.key(0), view, carry, clock(), False)
         views = jax.tree.map(lambda x: jnp.stack([x] * 6), view)
-        action, record = jax.tree.map(lambda x: jnp.stack([x] * 5), (decision.action, decision.record))
+        action, record = jax.tree.map(
+            lambda x: jnp.stack([x] * 5), (decision.action, decision.record)
+        )
         memory = algorithm.remember(
-            algorithm.memory(learner, Share(4, 5)), Window(views, action, record, carry, decision.carry)
+            algorithm.memory(learner, Share(4, 5)),
+            Window(views, action, record, carry, decision.carry),
         )
         return algorithm.prepare(learner, memory, jax.random.key(0), clock())[1]
 

@@ -16,7 +16,18 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers import LEARNERS, OFF, PAGES, PATHWISE, REPLAYED, TEAM, build, mortal, on_devices, with_pages
+from helpers import (
+    LEARNERS,
+    OFF,
+    PAGES,
+    PATHWISE,
+    REPLAYED,
+    TEAM,
+    build,
+    mortal,
+    on_devices,
+    with_pages,
+)
 from helpers import TINY as SMALL
 
 import shoal
@@ -33,7 +44,14 @@ from shoal.store import folder as runs
 from shoal.store.summary import Result
 
 PAGE = PAGES / "logging.md"
-TINY: dict[str, Any] = {"games": 4, "window": 5, "hidden": 4, "layers": 1, "minibatches": 1, "eval_episodes": 3}
+TINY: dict[str, Any] = {
+    "games": 4,
+    "window": 5,
+    "hidden": 4,
+    "layers": 1,
+    "minibatches": 1,
+    "eval_episodes": 3,
+}
 TINY |= {"steps": 400, "evaluations": 3, "save_every": 100, "keep": 9, "quiet": True, "lr": 0.05}
 
 
@@ -59,7 +77,9 @@ class Witness(Callback):
         self.told.append(("iteration", run.steps, values))
 
     def on_evaluation(self, run: Run, played: Any) -> None:
-        self.told.append(("evaluation", run.steps, run.player().evaluate(3, seed=0).score() == played.score()))
+        self.told.append(
+            ("evaluation", run.steps, run.player().evaluate(3, seed=0).score() == played.score())
+        )
 
     def on_checkpoint(self, run: Run, path: Path) -> None:
         self.told.append(("checkpoint", run.steps, checkpoint.opened(path)[0]["steps"]))
@@ -89,7 +109,8 @@ def test_hooks_are_called_in_time_and_with_what_is_true_then(whole: tuple[Result
     assert all(same for _, same in evaluations)  # the policies of that very moment
     written = [steps for _, steps in witness.of("checkpoint")]
     assert (
-        written == [int(place.name) for place in checkpoint.places(result.path)][::-1] and written[-1] == result.steps
+        written == [int(place.name) for place in checkpoint.places(result.path)][::-1]
+        and written[-1] == result.steps
     )
     assert witness.of("end") == [(result.steps, (result, True))]
     assert [hook for hook, *_ in witness.told[-2:]] == ["end", "close"]
@@ -107,11 +128,17 @@ class Clumsy(Callback):
             raise ZeroDivisionError("oh no")
 
 
-@pytest.mark.parametrize(("hook", "steps"), [("on_iteration", 200), ("on_evaluation", 0), ("on_checkpoint", 150)])
+@pytest.mark.parametrize(
+    ("hook", "steps"), [("on_iteration", 200), ("on_evaluation", 0), ("on_checkpoint", 150)]
+)
 def test_a_callback_that_raises_does_not_lose_the_run(
     hook: str, steps: int, whole: tuple[Result, Witness], tmp_path: Path
 ):
-    with pytest.raises(Failed, match=rf"Clumsy\.{hook}, called at step .* raised ZeroDivisionError: oh no") as told:
+    with pytest.raises(
+        Failed,
+        match=rf"Clumsy\.{hook}, called at step .* raised"
+        rf" ZeroDivisionError: oh no",
+    ) as told:
         run(tmp_path, "cut", callbacks=[Clumsy(hook, steps)])
     assert told.value.exit_code == 1 and 'raise ZeroDivisionError("oh no")' in told.value.detail
     path = tmp_path / "cut"
@@ -119,7 +146,11 @@ def test_a_callback_that_raises_does_not_lose_the_run(
     assert steps <= saved < 400 and saved == int(next(checkpoint.places(path)).name)
     result = shoal.resume(path, quiet=True)
     assert weights(path) == weights(whole[0].path)
-    assert (result.scores, result.best, result.before) == (whole[0].scores, whole[0].best, whole[0].before)
+    assert (result.scores, result.best, result.before) == (
+        whole[0].scores,
+        whole[0].best,
+        whole[0].before,
+    )
 
 
 def test_a_callback_that_raises_at_the_end_finds_all_written(tmp_path: Path):
@@ -151,26 +182,38 @@ def test_a_callback_may_stop_the_run_which_can_go_on(whole: tuple[Result, Witnes
 
 @pytest.mark.parametrize("wrong", [Callback(), [Callback], [print]])
 def test_what_is_no_list_of_callbacks_is_refused(wrong: Any, tmp_path: Path):
-    with pytest.raises(ShoalError, match=r"callbacks must be a list of objects .*: callbacks=\[Mine\(\)\]"):
+    with pytest.raises(
+        ShoalError,
+        match=r"callbacks must be a list of objects .*:"
+        r" callbacks=\[Mine\(\)\]",
+    ):
         run(tmp_path, "wrong", callbacks=wrong)
     assert not list(tmp_path.iterdir())
 
 
-# -- the best policy --------------------------------------------------------------------------------------------------
+# -- the best policy -------------------------------------------------------------------------------
 
 
 def test_the_best_policy_is_that_of_the_highest_evaluation(whole: tuple[Result, Witness]):
     path, best = whole[0].path, whole[0].best
-    scores = {line["env_step"]: line["evaluation/agent/return"] for line in lines(path) if "evaluation/length" in line}
+    scores = {
+        line["env_step"]: line["evaluation/agent/return"]
+        for line in lines(path)
+        if "evaluation/length" in line
+    }
     assert best and best.score == max(scores.values()) and scores[best.steps] == best.score
-    assert best.steps == min(step for step, score in scores.items() if score == best.score)  # the first of equals
+    # the first of equals
+    assert best.steps == min(step for step, score in scores.items() if score == best.score)
     assert policy_store.best_of(path) == best
     assert json.loads((path / runs.SUMMARY).read_text())["best"] == best._asdict()
     assert len(set(scores.values())) > 1
 
 
-def test_trap_27_a_best_policy_of_the_lost_future_is_not_kept(whole: tuple[Result, Witness], tmp_path: Path):
-    """Resumed from a checkpoint before the best evaluation: first the best of then, in the end the same."""
+def test_trap_27_a_best_policy_of_the_lost_future_is_not_kept(
+    whole: tuple[Result, Witness], tmp_path: Path
+):
+    """Resumed from a checkpoint before the best evaluation: first the best of then, in the end the
+    same."""
     path = tmp_path / "cut"
     shutil.copytree(whole[0].path, path)
     (path / runs.SUMMARY).unlink()
@@ -193,23 +236,37 @@ def test_trap_27_a_best_policy_of_the_lost_future_is_not_kept(whole: tuple[Resul
 
 def test_who_decides_which_policy_is_best(tmp_path: Path):
     """The first team that learns, or the one that was named."""
-    sizes: dict[str, Any] = {"steps": 100, "games": 2, "window": 5, "eval_episodes": 1, "evaluations": 0, "devices": 1}
+    sizes: dict[str, Any] = {
+        "steps": 100,
+        "games": 2,
+        "window": 5,
+        "eval_episodes": 1,
+        "evaluations": 0,
+        "devices": 1,
+    }
     sides = {"even": ("random", {}), "odd": ("a2c", {"hidden": 4})}
     for named, team in (("", "odd"), ("even", "even")):
         settings = sizes | {"out": str(tmp_path), "name": f"by-{team}", "best": named}
         result = train(Config.build("matrix/matching_pennies", sides, {}, settings), quiet=True)
         assert result.best and result.best.team == team
-    with pytest.raises(ShoalError, match="best must be a team of matrix/matching_pennies, not 'third'"):
+    with pytest.raises(
+        ShoalError, match="best must be a team of matrix/matching_pennies, not 'third'"
+    ):
         Config.build("matrix/matching_pennies", sides, {}, sizes | {"best": "third"})
 
 
-# -- names ------------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 def documented() -> set[str]:
-    """The names in the first column of the page's tables, without the `best` of a run and other files."""
+    """The names in the first column of the page's tables, without the `best` of a run and other
+    files."""
     text = PAGE.read_text().partition("## Metric names")[2].partition("\n## ")[0]
-    return {name for row in re.findall(r"^\| (`.*?) \|", text, re.M) for name in re.findall(r"`([^`]+)`", row)}
+    return {
+        name
+        for row in re.findall(r"^\| (`.*?) \|", text, re.M)
+        for name in re.findall(r"`([^`]+)`", row)
+    }
 
 
 def general(name: str, teams: dict[str, Any]) -> str:
@@ -229,13 +286,19 @@ def learnt(env: Env, names: dict[str, str]) -> set[str]:
     for team, player in players.items():
         player.join(team, players, 4, None)
     loop, rng = Loop(env, players, games=4, window=10, steps=1000), np.random.default_rng(0)
-    state = jax.eval_shape(loop._open_all, {team: p.init(rng) for team, p in players.items()}, jax.random.key(0))
-    metrics = jax.eval_shape(on_devices(lambda state: loop.iteration(without_device_axis(state), None)[1]), state)
+    state = jax.eval_shape(
+        loop._open_all, {team: p.init(rng) for team, p in players.items()}, jax.random.key(0)
+    )
+    metrics = jax.eval_shape(
+        on_devices(lambda state: loop.iteration(without_device_axis(state), None)[1]), state
+    )
     return {f"<team>/{name}" for team in players for name in metrics.learning[team]}
 
 
 @with_pages
-def test_every_metric_is_documented_and_every_documented_one_is_there(whole: tuple[Result, Witness]):
+def test_every_metric_is_documented_and_every_documented_one_is_there(
+    whole: tuple[Result, Witness],
+):
     names = learnt(make("matrix/matching_pennies"), {"even": "a2c", "odd": "past"})
     for algorithm in LEARNERS:
         env = make("test/continuous_identity") if algorithm in PATHWISE else mortal()
@@ -248,21 +311,35 @@ def test_every_metric_is_documented_and_every_documented_one_is_there(whole: tup
 
 
 def test_each_agents_return_is_told_and_a_large_teams_is_not(tmp_path: Path):
-    """Agents of the identity game earn unlike; the team's return is their mean, in training and in evaluations."""
-    teams, settings = {"agent": ("random", {})}, {"steps": 100, "games": 2, "window": 5, "evaluations": 0, "devices": 1}
+    """Agents of the identity game earn unlike; the team's return is their mean, in training and in
+    evaluations."""
+    teams, settings = (
+        {"agent": ("random", {})},
+        {"steps": 100, "games": 2, "window": 5, "evaluations": 0, "devices": 1},
+    )
     for n, named in ((3, True), (17, False)):
         settings |= {"out": str(tmp_path), "name": str(n), "eval_episodes": 2}
-        logged = lines(train(Config.build("test/identity", teams, {"n": n}, settings), quiet=True).path)
+        logged = lines(
+            train(Config.build("test/identity", teams, {"n": n}, settings), quiet=True).path
+        )
         for mean in ("agent/return", "evaluation/agent/return"):
             rows = [line for line in logged if mean in line]
-            assert rows and all(mean.replace("return", "agent_0/return") in row for row in rows) is named
+            assert (
+                rows
+                and all(mean.replace("return", "agent_0/return") in row for row in rows) is named
+            )
             if named:
-                each = np.array([[row[mean.replace("return", f"agent_{i}/return")] for i in range(n)] for row in rows])
+                each = np.array(
+                    [
+                        [row[mean.replace("return", f"agent_{i}/return")] for i in range(n)]
+                        for row in rows
+                    ]
+                )
                 np.testing.assert_allclose(each.mean(1), [row[mean] for row in rows], rtol=1e-5)
                 assert (each[:, 0] != each[:, 1]).any()
 
 
-# -- sinks ------------------------------------------------------------------------------------------------------------
+# -- sinks -----------------------------------------------------------------------------------------
 
 
 def test_a_video_is_in_the_tensorboard_events(tmp_path: Path):
@@ -283,20 +360,37 @@ def test_a_video_is_in_the_tensorboard_events(tmp_path: Path):
 
 @pytest.mark.parametrize("word", ["wandb", "mlflow"])
 def test_a_tracker_that_is_not_installed_is_asked_for_in_a_sentence(word: str, tmp_path: Path):
-    program = f"import sys; sys.modules[{word!r}] = None; from shoal.cli.main import main; sys.exit(main())"
+    program = (
+        f"import sys; sys.modules[{word!r}] = None; from shoal.cli.main import main;"
+        f" sys.exit(main())"
+    )
     args = ["train", "ppo", "test/identity", "--track", word, "--out", str(tmp_path)]
-    done = subprocess.run([sys.executable, "-c", program, *args], capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", program, *args], capture_output=True, text=True, timeout=100
+    )
     assert done.returncode == 2 and not list(tmp_path.iterdir())
-    assert done.stderr == f"shoal: track={word} needs the package {word}: pip install 'shoal[{word}]'\n"
-    with pytest.raises(ShoalError, match="track must be of wandb, mlflow, not 'wandbb', did you mean 'wandb'"):
+    assert (
+        done.stderr
+        == f"shoal: track={word} needs the package {word}: pip install 'shoal[{word}]'\n"
+    )
+    with pytest.raises(
+        ShoalError, match="track must be of wandb, mlflow, not 'wandbb', did you mean 'wandb'"
+    ):
         Config.build("test/identity", {"agent": ("random", {})}, {}, {"track": "wandbb"})
 
 
 def tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str) -> Result:
-    """A run that a callback breaks off, resumed: each tracker must go on with the one run it had begun."""
+    """A run that a callback breaks off, resumed: each tracker must go on with the one run it had
+    begun."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Failed, match="Clumsy"):
-        run(tmp_path, "tracked", track=word, project="tests", callbacks=[Clumsy("on_iteration", 200)])
+        run(
+            tmp_path,
+            "tracked",
+            track=word,
+            project="tests",
+            callbacks=[Clumsy("on_iteration", 200)],
+        )
     return shoal.resume(tmp_path / "tracked", quiet=True)
 
 
@@ -311,20 +405,26 @@ def test_weights_and_biases_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for folder in folders:
         for record in wandb_records(folder / f"run-{id_}.wandb"):
             if record.HasField("history"):
-                items = {"/".join(item.nested_key) or item.key: item.value_json for item in record.history.item}
+                items = {
+                    "/".join(item.nested_key) or item.key: item.value_json
+                    for item in record.history.item
+                }
                 history.append({name: json.loads(value) for name, value in items.items()})
             if record.HasField("exit"):
                 exits.append(record.exit.exit_code)
     assert exits == [1, 0]  # broken off, then ended
     for line in lines(result.path):
         mine = [row for row in history if row.get("env_step") == line["env_step"]]
-        assert any(all(row.get(name) == value for name, value in line.items()) for row in mine), line
+        assert any(all(row.get(name) == value for name, value in line.items()) for row in mine), (
+            line
+        )
     assert any(name.startswith("curve/") for row in history for name in row)
     assert any(row.get("score/agent") == result.scores["agent"] for row in history)
 
 
 def wandb_records(path: Path) -> list[Any]:
-    """Of the file that `wandb sync` reads: a LevelDB log behind 7 bytes, its records cut at blocks of 32 kB."""
+    """Of the file that `wandb sync` reads: a LevelDB log behind 7 bytes, its records cut at blocks
+    of 32 kB."""
     from wandb.proto import wandb_internal_pb2
 
     blob, at, whole, records = path.read_bytes(), 7, b"", []
@@ -357,20 +457,24 @@ def test_mlflow_with_a_local_database(tmp_path: Path, monkeypatch: pytest.Monkey
     assert theirs.info.status == "FINISHED" and theirs.data.params["settings.steps"] == "400"
     told = {(m.step, m.value) for m in client.get_metric_history(id_, "evaluation/agent/return")}
     assert told == {
-        (x["env_step"], x["evaluation/agent/return"]) for x in lines(result.path) if "evaluation/length" in x
+        (x["env_step"], x["evaluation/agent/return"])
+        for x in lines(result.path)
+        if "evaluation/length" in x
     }
     assert theirs.data.metrics["score/agent"] == result.scores["agent"]
     assert {file.path for file in client.list_artifacts(id_)} == {"policy", "best", "curve.png"}
 
 
-# -- the page ---------------------------------------------------------------------------------------------------------
+# -- the page --------------------------------------------------------------------------------------
 
 
 @with_pages
 def test_the_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
     monkeypatch.chdir(tmp_path)
-    small = code.replace("steps=200_000", "steps=600, games=4, window=5, eval_episodes=2, hidden=4, minibatches=1")
+    small = code.replace(
+        "steps=200_000", "steps=600, games=4, window=5, eval_episodes=2, hidden=4, minibatches=1"
+    )
     assert small != code
     exec(compile(small, PAGE.name, "exec"), {"__name__": "example"})
     assert (tmp_path / "runs").exists() and os.listdir(tmp_path / "pictures")

@@ -1,4 +1,5 @@
-"""Training that diverges names what was seen first: what a game gives that no net bears, else the learning rate."""
+"""Training that diverges names what was seen first: what a game gives that no net bears, else the
+learning rate."""
 
 from __future__ import annotations
 
@@ -20,7 +21,14 @@ from shoal.monitor import diagnosis
 from shoal.monitor.metrics import Diverged
 from shoal.types import Box
 
-SIZES: dict[str, Any] = {"games": 4, "window": 5, "steps": 200, "eval_episodes": 2, "evaluations": 0, "hidden": 4}
+SIZES: dict[str, Any] = {
+    "games": 4,
+    "window": 5,
+    "steps": 200,
+    "eval_episodes": 2,
+    "evaluations": 0,
+    "hidden": 4,
+}
 
 
 @dataclass(frozen=True)
@@ -50,9 +58,18 @@ class Harsh(MatrixGame):
 
 
 CASES = {
-    "huge rewards": ({"worth": 1e30}, "a reward of team agent was as large as 1e\\+30: let the game scale it down"),
-    "rewards that are none": ({"worth": float("nan")}, "a reward of team agent was nan: let the game give"),
-    "observations that are none": ({"seen": float("nan")}, "an observation of team agent was nan: let the game give"),
+    "huge rewards": (
+        {"worth": 1e30},
+        "a reward of team agent was as large as 1e\\+30: let the game scale it down",
+    ),
+    "rewards that are none": (
+        {"worth": float("nan")},
+        "a reward of team agent was nan: let the game give",
+    ),
+    "observations that are none": (
+        {"seen": float("nan")},
+        "an observation of team agent was nan: let the game give",
+    ),
 }
 
 
@@ -69,11 +86,15 @@ def test_a_learner_is_blamed_where_the_game_is_well() -> None:
     well = Episodes({"agent": np.ones((2, 2))}, np.array([5, 5]))
     assert diagnosis.cause(config, {}, well) == "try a smaller lr or max_grad_norm"
     rich = Episodes({"agent": np.full((2, 2), 5e9)}, np.array([5, 5]))
-    assert diagnosis.cause(config, {}, rich).startswith("a reward of team agent was as large as 1e+09")
+    assert diagnosis.cause(config, {}, rich).startswith(
+        "a reward of team agent was as large as 1e+09"
+    )
 
 
 def test_an_action_without_width_is_named() -> None:
-    spec = replace(envs.make("test/continuous_identity").teams["agent"], action=Box((0.0, 2.0), (1.0, 2.0)))
+    spec = replace(
+        envs.make("test/continuous_identity").teams["agent"], action=Box((0.0, 2.0), (1.0, 2.0))
+    )
     (told,) = diagnosis._narrow({"agent": spec})
     assert told.startswith("dimension 1 of team agent's actions has no width (it is always 2)")
 

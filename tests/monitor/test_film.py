@@ -1,4 +1,5 @@
-"""Watching: every game has a picture, a film is what an evaluation plays, and its file can be read back."""
+"""Watching: every game has a picture, a film is what an evaluation plays, and its file can be read
+back."""
 
 from __future__ import annotations
 
@@ -34,7 +35,10 @@ TINY = {"hidden": 8, "layers": 1}
 @cache
 def guesser(env: str, options: tuple = ()) -> Player:
     config = Config.build(
-        env, {team: ("random", {}) for team in envs.make(env, **dict(options)).teams}, dict(options), {}
+        env,
+        {team: ("random", {}) for team in envs.make(env, **dict(options)).teams},
+        dict(options),
+        {},
     )
     return Player(config, dict.fromkeys(config.algorithms, ()), 0)
 
@@ -55,7 +59,9 @@ def read_back(path) -> list[np.ndarray]:
     from imageio_ffmpeg import get_ffmpeg_exe
 
     told = subprocess.run(
-        [get_ffmpeg_exe(), "-i", path, "-f", "rawvideo", "-pix_fmt", "rgb24", "-"], capture_output=True, check=True
+        [get_ffmpeg_exe(), "-i", path, "-f", "rawvideo", "-pix_fmt", "rgb24", "-"],
+        capture_output=True,
+        check=True,
     )
     sizes = re.search(rb"Video: h264.*?, (\d+)x(\d+)", told.stderr)
     assert sizes, told.stderr
@@ -77,7 +83,10 @@ def test_every_native_game_draws_its_teams_and_what_they_do(name):
     (take,) = shot(guesser(name, ((short, 3),)))
     opening, *_, last = pictures = list(take.pictures())
     assert len(pictures) == take.steps + 1
-    assert {picture.shape for picture in pictures} == {opening.shape} and opening.shape[1:] == (600, 3)
+    assert {picture.shape for picture in pictures} == {opening.shape} and opening.shape[1:] == (
+        600,
+        3,
+    )
     assert len(np.unique(opening.reshape(-1, 3), axis=0)) > 5, "blank"
     assert (opening != last).any(), "nothing changes"
     if not name.startswith("matrix/"):  # whose picture is a table
@@ -103,11 +112,13 @@ def test_a_picture_grows_with_whoever_leaves_it():
 def test_speakers_are_heard_and_goals_are_marked():
     game = envs.make("mpe/simple_speaker_listener")
     state, _ = game.reset(jax.random.key(0), 1)
-    world = jax.tree.map(lambda leaf: np.asarray(leaf)[..., 0], state.world)._replace(word=np.array([0.0, 0.0, 1.0]))
+    world = jax.tree.map(lambda leaf: np.asarray(leaf)[..., 0], state.world)._replace(
+        word=np.array([0.0, 0.0, 1.0])
+    )
     shapes = game.scene(world, {}).shapes
-    assert [(shape.name, shape.says) for shape in shapes if isinstance(shape, Disc) and shape.says] == [
-        ("speaker_0", "C")
-    ]
+    assert [
+        (shape.name, shape.says) for shape in shapes if isinstance(shape, Disc) and shape.says
+    ] == [("speaker_0", "C")]
     (ring,) = (shape for shape in shapes if isinstance(shape, Disc) and shape.hollow)
     np.testing.assert_array_equal(ring.at, world.fixed[world.goal[0]])
 
@@ -147,7 +158,9 @@ def test_a_users_game_is_drawn_if_it_has_a_scene():
     play = guesser("test/endless", (("n", 1),)).algorithms
     with pytest.raises(ShoalError, match=r"my/plain cannot be drawn: give it a scene"):
         film.camera(Plain(), play, 1, True)
-    (take,) = film.camera(Drawn(), play, 1, True).shoot({"agent": ()}, 0, guesser("test/endless").clock)
+    (take,) = film.camera(Drawn(), play, 1, True).shoot(
+        {"agent": ()}, 0, guesser("test/endless").clock
+    )
     assert len(list(take.pictures())) == 3
 
 
@@ -158,7 +171,9 @@ def test_a_film_is_the_evaluation_of_the_same_seed(name):
     takes = shot(player, 3, seed=5)
     assert [take.steps for take in takes] == played.length.tolist()
     for team, rows in played.returns.items():
-        np.testing.assert_allclose([take.returns[-1][team] for take in takes], rows.mean(1), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            [take.returns[-1][team] for take in takes], rows.mean(1), rtol=1e-5, atol=1e-5
+        )
     assert all(take.returns[0] == dict.fromkeys(played.returns, 0.0) for take in takes)
 
 
@@ -177,7 +192,9 @@ def test_environments_of_others_are_filmed_as_they_are_evaluated(env, options, t
     takes = watch(player, path, Watching(episodes=2, seed=1))
     assert [take.steps for take in takes] == played.length.tolist()
     for team, rows in played.returns.items():
-        np.testing.assert_allclose([take.returns[-1][team] for take in takes], rows.mean(1), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            [take.returns[-1][team] for take in takes], rows.mean(1), rtol=1e-5, atol=1e-5
+        )
     first, *_, last = take_pictures = list(takes[0].pictures())
     assert len(np.unique(first.reshape(-1, 3), axis=0)) > 1 and (first != last).any()
     assert len(read_back(path)) == sum(take.steps + 1 for take in takes)
@@ -192,7 +209,12 @@ def test_games_in_jax_of_others_are_drawn(name):
     game.drawable()
     states = [jax.device_get(game.reset(jax.random.key(seed), 2)[0]) for seed in (0, 1)]
     one, other = game.pictures(states, [{}, {}], 1)
-    assert one.dtype == np.uint8 and one.ndim == 3 and one.shape == other.shape and (one != other).any()
+    assert (
+        one.dtype == np.uint8
+        and one.ndim == 3
+        and one.shape == other.shape
+        and (one != other).any()
+    )
     if name.startswith("jaxmarl"):
         assert all(holds(one, colour) for colour in team_colours(game.teams).values())
 
@@ -233,7 +255,8 @@ def no_render(render_mode=None):
 
 
 @pytest.mark.parametrize(
-    ("function", "why"), [("no_mode", "give it an argument render_mode"), ("no_render", "it has no render")]
+    ("function", "why"),
+    [("no_mode", "give it an argument render_mode"), ("no_render", "it has no render")],
 )
 def test_an_environment_without_pictures_is_one_sentence(function, why):
     env = Hosted(f"test_film:{function}", {"limit": 3})
@@ -252,7 +275,9 @@ def test_a_file_holds_every_instant_and_a_second_at_the_end(ending, tmp_path):
     assert frames[0].shape[0] > picture.shape[0] and frames[0].shape[1] == picture.shape[1]
     bottom = frames[0][-picture.shape[0] :].astype(int)
     assert np.abs(bottom - picture[-bottom.shape[0] :]).mean() < 4, "another picture"
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name], "something was left behind"
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name], (
+        "something was left behind"
+    )
 
 
 def test_tiny_pictures_grow_and_odd_ones_become_even(tmp_path):
@@ -270,7 +295,9 @@ def test_without_ffmpeg_mp4_is_refused_in_a_sentence_and_gif_is_the_default(tmp_
         "args = ['watch', 'random', 'matrix/nonmonotonic']\n"
         "sys.exit(main([*args, '--out', 'x.mp4']) * 10 + main(args))"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 20, done.stderr
     assert (
         done.stderr.strip()
@@ -303,10 +330,20 @@ def test_mistakes_are_one_sentence(args, sentence, capsys):
 def filmed(tmp_path_factory):
     """The same short run without and with a film of its evaluations."""
     out = tmp_path_factory.mktemp("runs")
-    settings = {"steps": 200, "games": 4, "window": 10, "evaluations": 1, "eval_episodes": 3, "devices": 1}
+    settings = {
+        "steps": 200,
+        "games": 4,
+        "window": 10,
+        "evaluations": 1,
+        "eval_episodes": 3,
+        "devices": 1,
+    }
     for count in (0, 2):
         own = settings | {"film": count, "out": str(out), "name": f"film-{count}"}
-        sides = {team: ("ppo", {**TINY, "minibatches": 1, "epochs": 1}) for team in ("adversary", "agent")}
+        sides = {
+            team: ("ppo", {**TINY, "minibatches": 1, "epochs": 1})
+            for team in ("adversary", "agent")
+        }
         train(Config.build("mpe/simple_tag", sides, {"max_cycles": 5}, own), quiet=True)
     return out
 
@@ -321,8 +358,13 @@ def test_filming_changes_nothing_about_the_run(filmed):
 def test_filming_leaves_a_video_of_each_evaluation_also_in_tensorboard(filmed):
     run = filmed / "film-2"
     videos = sorted((run / "videos").iterdir())
-    steps = sorted({line.split(",")[0] for line in (run / "episodes.csv").read_text().splitlines()[1:]}, key=int)
-    assert [video.stem for video in videos] == [f"step-{int(step):09d}" for step in steps] and len(videos) == 3
+    steps = sorted(
+        {line.split(",")[0] for line in (run / "episodes.csv").read_text().splitlines()[1:]},
+        key=int,
+    )
+    assert [video.stem for video in videos] == [f"step-{int(step):09d}" for step in steps] and len(
+        videos
+    ) == 3
     assert len(read_back(videos[-1])) == 2 * (6 + film.FPS)
     events = b"".join(path.read_bytes() for path in (run / "tensorboard").iterdir())
     assert events.count(b"evaluation/film") == 3 and events.count(b"GIF89a") == 3
@@ -336,6 +378,8 @@ def test_a_run_is_watched_into_its_own_folder(filmed, capsys):
     assert f"wrote {path}" in told and "episode 1: 5 steps" in told
     assert len(read_back(path)) == 6 + film.FPS
     assert main(["watch", str(run / "best"), "--sampled", "--episodes", "2", "--out", ""]) == 0
-    assert f"wrote {run / 'videos' / 'best-sampled-2-episodes-seed-0.mp4'}" in capsys.readouterr().out
+    assert (
+        f"wrote {run / 'videos' / 'best-sampled-2-episodes-seed-0.mp4'}" in capsys.readouterr().out
+    )
     assert main(["watch", str(run / "policy"), "--seed", "1"]) == 0
     assert f"wrote {run / 'videos' / 'last-seed-1.mp4'}" in capsys.readouterr().out

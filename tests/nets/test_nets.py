@@ -35,7 +35,7 @@ def dense(owner: tuple[int, ...], ins: int = 7, outs: int = 5) -> Dense:
     return jax.tree.unflatten(jax.tree.structure(layer), [layer.weight, bias])
 
 
-# -- layers -----------------------------------------------------------------------------------------------------------
+# -- layers ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sharing", OWNERS)
@@ -43,7 +43,9 @@ def test_each_agent_is_multiplied_by_its_owners_weights(sharing):
     layer, x = dense(owners(sharing, SPEC)), normal(TIME, GAMES, AGENTS, 7)
     ours = layer(x)
     for agent, owner in enumerate(OWNERS[sharing]):
-        assert_close(ours[:, :, agent], x[:, :, agent] @ layer.weight[owner] + layer.bias[owner], 1e-5)
+        assert_close(
+            ours[:, :, agent], x[:, :, agent] @ layer.weight[owner] + layer.bias[owner], 1e-5
+        )
 
 
 @pytest.mark.parametrize("sharing", OWNERS)
@@ -76,7 +78,7 @@ def test_weights_start_orthogonal(ins, outs):
     assert np.abs(weight[0] - weight[1]).max() > 0.1
 
 
-# -- the GRU ----------------------------------------------------------------------------------------------------------
+# -- the GRU ---------------------------------------------------------------------------------------
 
 
 @cache
@@ -113,7 +115,8 @@ def test_the_gru_is_the_papers():
 
 @pytest.fixture(scope="module")
 def unrolled():
-    """A GRU torso's features of a stream with an episode end, in one unroll, and the torso, its inputs and resets."""
+    """A GRU torso's features of a stream with an episode end, in one unroll, and the torso, its
+    inputs and resets."""
     torso = Gru(np.random.default_rng(0), (0, 0, 0), 5, HIDDEN, 2, TANH)
     x, first = normal(TIME, GAMES, AGENTS, 5), np.zeros((TIME, GAMES), bool)
     first[0] = first[3, 1] = True
@@ -134,7 +137,9 @@ def test_trap_13_nothing_is_remembered_across_an_episode_end_but_within(unrolled
     call, x, first, (features, _) = unrolled
     other = x.copy()
     other[:3] += 1.0
-    later = np.abs(call(other, np.zeros((GAMES, AGENTS, HIDDEN), np.float32), first)[0] - features)[3:]
+    later = np.abs(call(other, np.zeros((GAMES, AGENTS, HIDDEN), np.float32), first)[0] - features)[
+        3:
+    ]
     assert later[:, 1].max() == 0.0 and later[:, 0].min() > 0.0
 
 
@@ -145,7 +150,7 @@ def test_layer_norm_standardises_each_row():
     np.testing.assert_allclose(features.std(-1), 1.0, atol=1e-2)
 
 
-# -- categorical ------------------------------------------------------------------------------------------------------
+# -- categorical -----------------------------------------------------------------------------------
 
 LOGITS = np.array([[0.5, -1.0, 2.0, 0.0], [3.0, 0.0, 0.0, 1.0], [9.0, 1.0, -2.0, 0.3]], np.float32)
 LEGAL = np.array([[1, 1, 1, 1], [0, 1, 0, 1], [0, 0, 1, 0]], bool)
@@ -170,7 +175,9 @@ def test_categorical_is_drawn_by_its_probabilities_and_never_illegally():
 def test_categorical_never_draws_an_illegal_action_at_the_ends_of_the_unit_interval(monkeypatch):
     dist = masked(LOGITS, LEGAL)
     for edge in (0.0, np.nextafter(np.float32(1), np.float32(0))):
-        monkeypatch.setattr(jax.random, "uniform", lambda key, shape, edge=edge: jnp.full(shape, edge))
+        monkeypatch.setattr(
+            jax.random, "uniform", lambda key, shape, edge=edge: jnp.full(shape, edge)
+        )
         assert LEGAL[np.arange(3), np.asarray(dist.sample(jax.random.key(0)))].all()
 
 
@@ -195,13 +202,15 @@ def test_trap_12_a_row_with_no_legal_action_stays_finite():
     np.testing.assert_allclose(jnp.exp(uniform(nothing).log_probs), 0.25, rtol=1e-6)
 
 
-# -- gaussian ---------------------------------------------------------------------------------------------------------
+# -- gaussian --------------------------------------------------------------------------------------
 
 LOW, HIGH = np.array([-1.0, 0.0], np.float32), np.array([1.0, 4.0], np.float32)
 
 
 def gaussian(squash: bool, mean=(0.3, -0.2), log_std=(-0.5, 0.4), used=(True, True)) -> Gaussian:
-    return Gaussian(*(jnp.array([x]) for x in (mean, log_std, used)), jnp.array(LOW), jnp.array(HIGH), squash)
+    return Gaussian(
+        *(jnp.array([x]) for x in (mean, log_std, used)), jnp.array(LOW), jnp.array(HIGH), squash
+    )
 
 
 @pytest.mark.parametrize("squash", [False, True])
@@ -217,12 +226,18 @@ def test_gaussian_actions_stay_within_bounds(squash):
 
 
 def test_gaussian_log_prob_and_entropy():
-    """Of the action before clipping: a normal around the bounds' middle, in the bounds' half width."""
+    """Of the action before clipping: a normal around the bounds' middle, in the bounds' half
+    width."""
     dist, raw = gaussian(False), jnp.array([[0.1, 0.9]])
     half = (HIGH - LOW) / 2
-    place, spread = (HIGH + LOW) / 2 + half * np.asarray(dist.mean), half * np.exp(np.asarray(dist.log_std))
+    place, spread = (
+        (HIGH + LOW) / 2 + half * np.asarray(dist.mean),
+        half * np.exp(np.asarray(dist.log_std)),
+    )
     truth = stats.norm(place, spread)
-    np.testing.assert_allclose(dist.log_prob(raw), truth.logpdf((HIGH + LOW) / 2 + half * raw).sum(-1), rtol=1e-5)
+    np.testing.assert_allclose(
+        dist.log_prob(raw), truth.logpdf((HIGH + LOW) / 2 + half * raw).sum(-1), rtol=1e-5
+    )
     np.testing.assert_allclose(dist.entropy(), truth.entropy().sum(-1), rtol=1e-5)
 
 
@@ -231,7 +246,9 @@ def test_the_squashed_density_integrates_to_one():
     dist = gaussian(True, used=(False, True))
     action = np.linspace(LOW[1] + 1e-6, HIGH[1] - 1e-6, 20_001)
     raw = np.arctanh((action - 2.0) / 2.0)
-    density = np.exp(np.asarray(dist.log_prob(jnp.asarray(np.stack([0 * raw, raw], -1)[:, None]))))[:, 0]
+    density = np.exp(np.asarray(dist.log_prob(jnp.asarray(np.stack([0 * raw, raw], -1)[:, None]))))[
+        :, 0
+    ]
     assert np.trapezoid(density, action) == pytest.approx(1.0, abs=1e-3)
 
 
@@ -240,7 +257,11 @@ def test_unused_dimensions_do_not_count(squash):
     both, one = gaussian(squash, used=(True, True)), gaussian(squash, used=(True, False))
     near, far = jnp.array([[0.1, 0.9]]), jnp.array([[0.1, -3.0]])
     assert one.log_prob(near) == one.log_prob(far) != both.log_prob(near)
-    assert one.entropy() == one._replace(log_std=one.log_std.at[0, 1].set(9.0)).entropy() != both.entropy()
+    assert (
+        one.entropy()
+        == one._replace(log_std=one.log_std.at[0, 1].set(9.0)).entropy()
+        != both.entropy()
+    )
 
 
 def test_each_owner_has_its_own_deviation():
@@ -258,11 +279,14 @@ def test_trap_35_the_entropy_of_a_squashed_gaussian_is_that_of_its_draws(mean, s
     dist = Gaussian(mean * one, jnp.log(std) * one, one > 0, -2 * one, 2 * one, True)
     draws = jax.vmap(dist.sample)(jax.random.split(jax.random.key(0), 20_000))
     density = -np.asarray(jax.vmap(dist.log_prob)(draws))
-    assert dist.entropy() == pytest.approx(density.mean(), abs=float(0.03 * density.std() + 0.02 * std))
+    assert dist.entropy() == pytest.approx(
+        density.mean(), abs=float(0.03 * density.std() + 0.02 * std)
+    )
 
 
 def test_trap_35_the_entropy_of_a_squashed_gaussian_has_a_largest_value():
-    """Just below that of any action alike; from there on wider is worse, so that nothing drives it further."""
+    """Just below that of any action alike; from there on wider is worse, so that nothing drives it
+    further."""
     one = jnp.ones(1)
 
     def entropy(log_std):

@@ -1,4 +1,5 @@
-"""How a run ends before its end, and goes on: signals, callbacks, kills, names, and configs that were changed."""
+"""How a run ends before its end, and goes on: signals, callbacks, kills, names, and configs that
+were changed."""
 
 from __future__ import annotations
 
@@ -18,12 +19,20 @@ from shoal.errors import ShoalError
 from shoal.run import trainer
 from shoal.store import folder
 
-SIZES: dict[str, Any] = {"steps": 160, "games": 4, "window": 5, "eval_episodes": 3, "evaluations": 0}
+SIZES: dict[str, Any] = {
+    "steps": 160,
+    "games": 4,
+    "window": 5,
+    "eval_episodes": 3,
+    "evaluations": 0,
+}
 SMALL: dict[str, Any] = {"hidden": 4, "layers": 1, "minibatches": 1}
 
 
 def run(out: Path, name: str = "run", env: str = "test/identity", **options: Any) -> trainer.Result:
-    return shoal.train("ppo", env, preset=False, quiet=True, out=str(out), name=name, **(SIZES | SMALL | options))
+    return shoal.train(
+        "ppo", env, preset=False, quiet=True, out=str(out), name=name, **(SIZES | SMALL | options)
+    )
 
 
 class Sent(shoal.Callback):
@@ -58,28 +67,40 @@ def test_ctrl_c_saves_and_ends_a_loop_over_seeds(whole: Path, tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir()] == ["seed-0"]
     assert signal.getsignal(signal.SIGINT) is handler
     cut = tmp_path / "seed-0"
-    assert json.loads((cut / "summary.json").read_text())["stopped"] == 2 and (cut / "policy").is_dir()
+    assert (
+        json.loads((cut / "summary.json").read_text())["stopped"] == 2 and (cut / "policy").is_dir()
+    )
     assert 0 < shoal.load(cut).steps < 160
     assert shoal.resume(cut, quiet=True).steps >= 160 and weights(cut) == weights(whole)
 
 
 def test_stopped_is_always_a_number(whole: Path, tmp_path: Path) -> None:
-    """Of a run that a callback stops, too, which is a result as any other; old summaries say the same."""
+    """Of a run that a callback stops, too, which is a result as any other; old summaries say the
+    same."""
     told = json.loads((whole / "summary.json").read_text())["stopped"]
-    by_callback, by_signal = run(tmp_path, "a", callbacks=[Enough()]), run(tmp_path, "b", callbacks=[Sent(15)])
+    by_callback, by_signal = (
+        run(tmp_path, "a", callbacks=[Enough()]),
+        run(tmp_path, "b", callbacks=[Sent(15)]),
+    )
     assert (told, by_callback.stopped, by_signal.stopped) == (0, 15, 15)
     assert type(told) is type(by_callback.stopped) is type(by_signal.stopped) is int
     assert by_callback.scores == by_signal.scores and by_callback.random == by_signal.random != {}
     assert folder.finished(whole) and not folder.finished(by_callback.path)
 
 
-def test_who_asks_to_stop_does_not_wait_for_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_asks_to_stop_does_not_wait_for_evaluations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All is saved first; of slow games the last scores are those there are."""
     monkeypatch.setattr(trainer, "GRACE", 0.0)
     cut = run(tmp_path, env="gym:CartPole-v1", workers=0, callbacks=[Sent(signal.SIGTERM)])
     assert cut.stopped == 15 and cut.scores == cut.before and cut.random == {}
     assert (cut.path / "policy").is_dir() and (cut.path / "curve.png").is_file()
-    evaluated = [line for line in (cut.path / "metrics.jsonl").read_text().splitlines() if "evaluation/length" in line]
+    evaluated = [
+        line
+        for line in (cut.path / "metrics.jsonl").read_text().splitlines()
+        if "evaluation/length" in line
+    ]
     assert len(evaluated) == 1
     done = shoal.resume(cut.path, quiet=True)
     assert done.steps >= 160 and done.random and done.scores
@@ -88,15 +109,27 @@ def test_who_asks_to_stop_does_not_wait_for_evaluations(tmp_path: Path, monkeypa
 
 
 def test_a_name_is_claimed_before_anything_is_compiled(tmp_path: Path) -> None:
-    """Of two that begin in the same second each has its own; nothing stays of one that comes to nothing."""
+    """Of two that begin in the same second each has its own; nothing stays of one that comes to
+    nothing."""
     out = tmp_path / "new" / "runs"
     teams = {"agent": ("ppo", {"hidden": 4, "minibatches": 1})}
     unnamed = Config.build("test/identity", teams, {}, {"out": str(out)})
     named = Config.build("test/identity", teams, {}, {"out": str(out), "name": "mine"})
-    with folder.claimed(unnamed) as one, folder.claimed(unnamed) as two, folder.claimed(unnamed) as three:
+    with (
+        folder.claimed(unnamed) as one,
+        folder.claimed(unnamed) as two,
+        folder.claimed(unnamed) as three,
+    ):
         assert len({one, two, three}) == 3
         one.mkdir()
-    with folder.claimed(named), pytest.raises(ShoalError, match=r"mine is being made by another process"):
+    with (
+        folder.claimed(named),
+        pytest.raises(
+            ShoalError,
+            match=r"mine is being made by another"
+            r" process",
+        ),
+    ):
         folder.claimed(named).__enter__()
     assert [path.name for path in out.iterdir()] == [one.name]
     one.rmdir()
@@ -105,11 +138,15 @@ def test_a_name_is_claimed_before_anything_is_compiled(tmp_path: Path) -> None:
         pass
     assert not list(tmp_path.iterdir())
     (tmp_path / ".mine.claim").touch()  # of somebody who was killed
-    with folder.claimed(Config.build("test/identity", teams, {}, {"out": str(tmp_path), "name": "mine"})) as again:
+    with folder.claimed(
+        Config.build("test/identity", teams, {}, {"out": str(tmp_path), "name": "mine"})
+    ) as again:
         assert again.name == "mine"
 
 
-def test_a_run_that_fails_before_it_trains_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_fails_before_it_trains_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(self: Any) -> None:
         raise ShoalError("no")
 
@@ -163,4 +200,7 @@ def test_a_config_that_was_changed_is_not_gone_on_with(
         assert main(["resume", str(changed(name, change))]) == 2
         error = capsys.readouterr().err
         assert told in error and error.count("\n") == 1
-    assert main(["resume", str(changed("keep", lambda config: config["settings"].update(keep=1)))]) == 0
+    assert (
+        main(["resume", str(changed("keep", lambda config: config["settings"].update(keep=1)))])
+        == 0
+    )

@@ -72,14 +72,21 @@ def test_the_folder_holds_everything(done: trainer.Result):
         ".lock",
     }
     for place in ("policy", "best"):
-        assert {file.name for file in (done.path / place).iterdir()} == {"weights.safetensors", "policy.json"}
+        assert {file.name for file in (done.path / place).iterdir()} == {
+            "weights.safetensors",
+            "policy.json",
+        }
     assert any((done.path / "tensorboard").iterdir())
     assert (done.path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_team_whose_agents_play_against_each_other_is_told_of():
     length = np.ones(2, int)
-    rows = {"each": np.array([[1.0, -1.0], [0.0, 0.0]]), "lazy": np.zeros((2, 2)), "team": np.array([[1.0, 2.0]] * 2)}
+    rows = {
+        "each": np.array([[1.0, -1.0], [0.0, 0.0]]),
+        "lazy": np.zeros((2, 2)),
+        "team": np.array([[1.0, 2.0]] * 2),
+    }
     assert opposed(Episodes(rows, length)) == ["each"]
 
 
@@ -88,9 +95,13 @@ def test_the_protocol_is_stored(done: trainer.Result):
     protocol = json.loads((done.path / "config.json").read_text())["protocol"]
     assert protocol["teams"] == {"agent": {"reward": "own", "updates_per_step": 4}}
     assert protocol["evaluation"] == {"actions": "greedy", "episodes": 3, "exploration": "none"}
-    assert set(protocol["versions"]) == {"shoal", "jax", "numpy", "python"}  # and the packages of a game from outside
+    # and the packages of a game from outside
+    assert set(protocol["versions"]) == {"shoal", "jax", "numpy", "python"}
     assert set(envs.versions("pz:mpe2.simple_tag_v3")) == {"pettingzoo", "mpe2"}
-    assert set(envs.versions("gym:CartPole-v1")) == {"gymnasium"} and envs.versions("nowhere.to_find:make") == {}
+    assert (
+        set(envs.versions("gym:CartPole-v1")) == {"gymnasium"}
+        and envs.versions("nowhere.to_find:make") == {}
+    )
     assert protocol["devices"] == 2
 
 
@@ -110,8 +121,11 @@ def replay_run(out: Path, algorithm: str, **options: Any) -> trainer.Result:
 
 
 @pytest.mark.parametrize("name", ["vdn", "sac"])
-def test_trap_17_26_a_run_with_a_replay_stores_its_protocol_and_its_policy(name: str, tmp_path: Path):
-    """3 x 8 x 4 transitions learnt from for every 4 x 5 played; nothing is told of losses before any is there."""
+def test_trap_17_26_a_run_with_a_replay_stores_its_protocol_and_its_policy(
+    name: str, tmp_path: Path
+):
+    """3 x 8 x 4 transitions learnt from for every 4 x 5 played; nothing is told of losses before
+    any is there."""
     result = replay_run(tmp_path, name, reward="sum")
     protocol = json.loads((result.path / "config.json").read_text())["protocol"]
     assert protocol["teams"] == {"agent": {"reward": "sum", "updates_per_step": 4.8}}
@@ -166,12 +180,15 @@ def test_training_returns_are_those_of_whole_episodes(tmp_path: Path):
 def test_equal_seeds_repeat_a_run_exactly(done: trainer.Result, tmp_path: Path):
     again, other = run(tmp_path, name="again"), run(tmp_path, name="other", seed=1)
     bare = [
-        [{k: v for k, v in line.items() if k not in CLOCKS} for line in lines(r.path)] for r in (done, again, other)
+        [{k: v for k, v in line.items() if k not in CLOCKS} for line in lines(r.path)]
+        for r in (done, again, other)
     ]
     assert bare[0] == bare[1] != bare[2]
     rows = [(r.path / "episodes.csv").read_bytes() for r in (done, again, other)]
     assert rows[0] == rows[1] != rows[2]
-    weights = [(r.path / "policy" / "weights.safetensors").read_bytes() for r in (done, again, other)]
+    weights = [
+        (r.path / "policy" / "weights.safetensors").read_bytes() for r in (done, again, other)
+    ]
     assert weights[0] == weights[1] != weights[2]
 
 
@@ -187,13 +204,17 @@ def test_a_player_acts_as_the_evaluator_does(done: trainer.Result):
     algorithm, learner = player.algorithms["agent"], player.learners["agent"]
     _, views = player.config.game.reset(jax.random.key(3), 4)
     view = views["agent"]
-    batched = algorithm.act(learner, jax.random.key(0), view, algorithm.carry(learner, 4), player.clock, True).action
+    batched = algorithm.act(
+        learner, jax.random.key(0), view, algorithm.carry(learner, 4), player.clock, True
+    ).action
     for game in range(4):
         player.reset()
         actions = player.act({"agent_0": view.obs[game, 0], "agent_1": view.obs[game, 1]})
         assert actions == {"agent_0": int(batched[game, 0]), "agent_1": int(batched[game, 1])}
     assert player.act({"agent_1": view.obs[3, 1]}) == {"agent_1": int(batched[3, 1])}
-    masked = player.act({"agent_1": view.obs[3, 1]}, legal={"agent_1": [False, False, True, False]}, greedy=False)
+    masked = player.act(
+        {"agent_1": view.obs[3, 1]}, legal={"agent_1": [False, False, True, False]}, greedy=False
+    )
     assert masked == {"agent_1": 2}
     with pytest.raises(ShoalError, match="agent_7"):
         player.act({"agent_7": view.obs[0, 0]})
@@ -204,7 +225,10 @@ def test_a_player_acts_as_the_evaluator_does(done: trainer.Result):
 def test_a_player_remembers_until_it_is_reset():
     config = Config.build("test/memory", {"agent": ("a2c", {"torso": "gru", "hidden": 4})}, {}, {})
     player = Player(config, {"agent": config.algorithms["agent"].init(np.random.default_rng(0))}, 0)
-    seen = {agent: np.ones(config.game.teams["agent"].obs) for agent in config.game.teams["agent"].agents}
+    seen = {
+        agent: np.ones(config.game.teams["agent"].obs)
+        for agent in config.game.teams["agent"].agents
+    }
     carries = []
     for _ in range(2):
         player.reset()
@@ -218,7 +242,9 @@ def test_a_player_remembers_until_it_is_reset():
 def test_a_config_survives_json(done: trainer.Result):
     stored = json.loads((done.path / "config.json").read_text())
     config = Config.from_json(stored)
-    assert config.to_json() == {name: stored[name] for name in ("env", "options", "teams", "settings")}
+    assert config.to_json() == {
+        name: stored[name] for name in ("env", "options", "teams", "settings")
+    }
     assert config == Config.from_json(json.loads(json.dumps(config.to_json())))
 
 
@@ -227,7 +253,9 @@ def test_a_preset_fits_its_dataclasses_and_differs_from_them(algorithm: str, env
     tables = presets.load(algorithm, env)
     kind = algorithms.find(algorithm)
     assert kind.name == algorithm
-    teams = {team: (algorithm, tables["algorithm"]) for team in envs.make(env, **tables["env"]).teams}
+    teams = {
+        team: (algorithm, tables["algorithm"]) for team in envs.make(env, **tables["env"]).teams
+    }
     Config.build(env, teams, tables["env"], tables["settings"])
     command = shlex.split(presets.path(algorithm, env).read_text().splitlines()[0])
     assert command[:3] == ["#", "shoal", "train"]
@@ -236,7 +264,8 @@ def test_a_preset_fits_its_dataclasses_and_differs_from_them(algorithm: str, env
 
 
 def test_presets_of_teams_are_put_side_by_side():
-    """Each team's algorithm has its own; the run's settings are those of the first team that has any."""
+    """Each team's algorithm has its own; the run's settings are those of the first team that has
+    any."""
     env = "mpe/simple_spread"
     both = presets.sides({"one": "random", "two": "mappo", "three": "coma"}, env)
     mappo, coma = presets.load("mappo", env), presets.load("coma", env)
@@ -265,8 +294,16 @@ def test_mistakes_from_python_are_shoal_errors(tmp_path: Path):
         (("ppo", "test/identity"), {"hiden": 4}, "did you mean 'hidden'"),
         (("ppo",), {}, "give an algorithm and an environment"),
         (("mpe/simple_tag",), {"teams": {"adversary": "ppo"}}, "team 'agent'"),
-        (("mpe/simple_tag",), {"teams": {"adversary": "ppo", "agent": "ppo"}, "lr": 1}, "belong in teams"),
-        (("mpe/simple_tag",), {"teams": {"adversary": "ppo", "gent": "ppo"}}, "did you mean 'agent'"),
+        (
+            ("mpe/simple_tag",),
+            {"teams": {"adversary": "ppo", "agent": "ppo"}, "lr": 1},
+            "belong in teams",
+        ),
+        (
+            ("mpe/simple_tag",),
+            {"teams": {"adversary": "ppo", "gent": "ppo"}},
+            "did you mean 'agent'",
+        ),
     ):
         with pytest.raises(ShoalError, match=sentence):
             shoal.train(*ids, out=str(tmp_path), **options)
@@ -301,9 +338,14 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path):
         episodes=np.zeros(2),
         returns={"agent": np.zeros(2)},
         each={"agent": np.zeros((2, 2))},
-        learning={"agent": {"actor_loss": np.array([0.0, 1.0]), "critic_loss": np.array([1.0, np.nan])}},
+        learning={
+            "agent": {"actor_loss": np.array([0.0, 1.0]), "critic_loss": np.array([1.0, np.nan])}
+        },
     )
-    with Log(path) as log, pytest.raises(Diverged, match="agent/critic_loss stopped being a number"):
+    with (
+        Log(path) as log,
+        pytest.raises(Diverged, match="agent/critic_loss stopped being a number"),
+    ):
         under_way._attend(path, log)
         under_way.notes.metrics(metrics, 1.0, {})
     assert lines(path)[-1]["agent/critic_loss"] is None

@@ -1,4 +1,5 @@
-"""A run that is killed goes on to the bit, and a checkpoint that is not whole is never taken for one."""
+"""A run that is killed goes on to the bit, and a checkpoint that is not whole is never taken for
+one."""
 
 from __future__ import annotations
 
@@ -34,12 +35,18 @@ def state_of(run: Path) -> tuple[list[bytes], dict]:
 def logged(run: Path) -> list[dict]:
     """What was logged, but for the time it took."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k not in ("seconds", "steps_per_second")} for line in lines]
+    return [
+        {k: v for k, v in line.items() if k not in ("seconds", "steps_per_second")}
+        for line in lines
+    ]
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_trap_27_killed_at_any_moment_a_run_ends_as_if_it_had_not_been(name: str, tmp_path: Path) -> None:
-    """kill -9 again and again, each time resumed in a new process: state, logs and scores are the same to the bit."""
+def test_trap_27_killed_at_any_moment_a_run_ends_as_if_it_had_not_been(
+    name: str, tmp_path: Path
+) -> None:
+    """kill -9 again and again, each time resumed in a new process: state, logs and scores are the
+    same to the bit."""
     words = f"{RUNS[name]} {TINY} --out {tmp_path}"
     whole = shoal_process(f"train {words} --name whole", tmp_path)
     assert whole.wait(300) == 0, (tmp_path / "log").read_text()
@@ -57,9 +64,13 @@ def test_trap_27_killed_at_any_moment_a_run_ends_as_if_it_had_not_been(name: str
     assert state_of(run)[0] == state_of(tmp_path / "whole")[0]
     assert logged(run) == logged(tmp_path / "whole")
     assert (run / "episodes.csv").read_text() == (tmp_path / "whole" / "episodes.csv").read_text()
-    ours, theirs = (json.loads((path / "summary.json").read_text()) for path in (run, tmp_path / "whole"))
+    ours, theirs = (
+        json.loads((path / "summary.json").read_text()) for path in (run, tmp_path / "whole")
+    )
     clocks = {"path", "seconds", "steps_per_second"}
-    assert {k: v for k, v in ours.items() if k not in clocks} == {k: v for k, v in theirs.items() if k not in clocks}
+    assert {k: v for k, v in ours.items() if k not in clocks} == {
+        k: v for k, v in theirs.items() if k not in clocks
+    }
     for file in ("best/weights.safetensors", "policy/weights.safetensors"):
         assert (run / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
     assert main(["resume", str(run)]) == 2  # it is finished
@@ -68,13 +79,30 @@ def test_trap_27_killed_at_any_moment_a_run_ends_as_if_it_had_not_been(name: str
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("trained")
-    sizes = {"games": 4, "window": 5, "hidden": 8, "layers": 1, "eval_episodes": 2, "evaluations": 0}
+    sizes = {
+        "games": 4,
+        "window": 5,
+        "hidden": 8,
+        "layers": 1,
+        "eval_episodes": 2,
+        "evaluations": 0,
+    }
     return shoal.train(
-        "ppo", "test/mortal", minibatches=1, steps=400, save_every=100, keep=3, out=str(out), quiet=True, **sizes
+        "ppo",
+        "test/mortal",
+        minibatches=1,
+        steps=400,
+        save_every=100,
+        keep=3,
+        out=str(out),
+        quiet=True,
+        **sizes,
     ).path
 
 
-def test_500_damaged_checkpoints_are_refused_and_the_one_before_is_used(trained: Path, tmp_path: Path) -> None:
+def test_500_damaged_checkpoints_are_refused_and_the_one_before_is_used(
+    trained: Path, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     shutil.copytree(trained, run)
     loop = Trainer(folder.config_of(run), Console(quiet=True)).loop

@@ -1,4 +1,5 @@
-"""A policy in somebody's hands: by name, in batches, of one team or agent alone, from any folder it is kept in."""
+"""A policy in somebody's hands: by name, in batches, of one team or agent alone, from any folder it
+is kept in."""
 
 from __future__ import annotations
 
@@ -21,9 +22,13 @@ from shoal.types import Discrete, Spec
 SMALL = {"hidden": 4, "layers": 1}
 
 
-def untrained(algorithm: str, env: str, seed: int = 0, told: dict[str, Spec] | None = None, **options: Any) -> Player:
+def untrained(
+    algorithm: str, env: str, seed: int = 0, told: dict[str, Spec] | None = None, **options: Any
+) -> Player:
     teams = told or envs.make(env).teams
-    config = Config.build(env, dict.fromkeys(teams, (algorithm, SMALL | options)), {}, {}, told=told)
+    config = Config.build(
+        env, dict.fromkeys(teams, (algorithm, SMALL | options)), {}, {}, told=told
+    )
     rng = np.random.default_rng(1)
     return Player(config, {team: a.init(rng) for team, a in config.algorithms.items()}, 0, seed)
 
@@ -36,7 +41,10 @@ def seen(player: Player, games: int, steps: int = 1) -> list[dict[str, np.ndarra
         for spec in player.teams.values()
         for agent, size in zip(spec.agents, spec.obs_sizes or (spec.obs,) * spec.n, strict=True)
     }
-    return [{a: rng.normal(size=(games, n)).astype(np.float32) * 3 for a, n in sizes.items()} for _ in range(steps)]
+    return [
+        {a: rng.normal(size=(games, n)).astype(np.float32) * 3 for a, n in sizes.items()}
+        for _ in range(steps)
+    ]
 
 
 def row(observations: dict[str, np.ndarray], game: int) -> dict[str, np.ndarray]:
@@ -44,7 +52,8 @@ def row(observations: dict[str, np.ndarray], game: int) -> dict[str, np.ndarray]
 
 
 def test_a_batch_is_played_as_each_of_its_games_alone_and_rows_begin_anew():
-    """Recurrent, and it sees its last action: game 1 begins a new episode at the third step, the others go on."""
+    """Recurrent, and it sees its last action: game 1 begins a new episode at the third step, the
+    others go on."""
     player = untrained("ppo", "mpe/simple_spread", torso="gru", last_action=True)
     moments = seen(player, games=3, steps=4)
     alone = [untrained("ppo", "mpe/simple_spread", torso="gru", last_action=True) for _ in range(3)]
@@ -55,7 +64,9 @@ def test_a_batch_is_played_as_each_of_its_games_alone_and_rows_begin_anew():
             alone[1].reset()
         together = player.act(observations)
         for game, one in enumerate(alone):
-            assert one.act(row(observations, game)) == {agent: rows[game] for agent, rows in together.items()}
+            assert one.act(row(observations, game)) == {
+                agent: rows[game] for agent, rows in together.items()
+            }
         hidden.append(np.asarray(player.carries["agent"].hidden))
         own = np.concatenate([np.asarray(one.carries["agent"].hidden) for one in alone])
         np.testing.assert_allclose(hidden[-1], own, atol=1e-6)
@@ -85,7 +96,9 @@ def test_who_remembers_nothing_takes_any_number_of_games_at_any_call(algorithm: 
     whole = player.act(observations)
     for games in (1, 7, 3):
         some = player.act({agent: rows[:games] for agent, rows in observations.items()})
-        assert {a: rows.tolist() for a, rows in some.items()} == {a: rows[:games].tolist() for a, rows in whole.items()}
+        assert {a: rows.tolist() for a, rows in some.items()} == {
+            a: rows[:games].tolist() for a, rows in whole.items()
+        }
     assert player.act(row(observations, 6)) == {agent: rows[6] for agent, rows in whole.items()}
 
 
@@ -93,7 +106,9 @@ def test_what_is_not_by_agent_is_refused_in_a_sentence():
     player = untrained("ppo", "mpe/simple_spread")
     (observations,) = seen(player, games=2)
     with pytest.raises(
-        ShoalError, match=r"^observations must be a dictionary by agent, such as \{'agent_1': \.\.\.\}$"
+        ShoalError,
+        match=r"^observations must be a dictionary by agent, such as \{'agent_1':"
+        r" \.\.\.\}$",
     ):
         player.agent("agent_1").act(observations["agent_1"])  # type: ignore
     for name in ("legal", "alive"):
@@ -101,7 +116,9 @@ def test_what_is_not_by_agent_is_refused_in_a_sentence():
             player.act(observations, **{name: np.ones(5, bool)})  # type: ignore
     with pytest.raises(ShoalError, match="there is no agent 0: this policy plays agent_0, agent_1"):
         player.act({0: observations["agent_0"]})  # type: ignore
-    with pytest.raises(ShoalError, match="agent_0's observation must be an array of numbers; its mask"):
+    with pytest.raises(
+        ShoalError, match="agent_0's observation must be an array of numbers; its mask"
+    ):
         player.act({"agent_0": {"observation": observations["agent_0"], "action_mask": np.ones(5)}})
     with pytest.raises(ShoalError, match="alive must say of agent_0 in each of the 2 games"):
         player.act(observations, alive={"agent_0": [True] * 3})
@@ -114,7 +131,11 @@ def test_rows_that_there_are_not_are_refused_in_a_sentence():
     (observations,) = seen(player, games=4)
     player.act(observations)
     for rows in ([9], 4, np.ones(3, bool), [0.5], "all", [[0], [1, 2]]):
-        with pytest.raises(ShoalError, match=r"^rows must be numbers of games below 4, or a mask of all 4 games$"):
+        with pytest.raises(
+            ShoalError,
+            match=r"^rows must be numbers of games below 4, or a"
+            r" mask of all 4 games$",
+        ):
             player.reset(rows)
     for rows, begun in (([], []), ([0, 3], [0, 3]), (np.array([False, True, False, False]), [1])):
         player.act(observations)
@@ -128,7 +149,9 @@ def test_an_observation_that_is_not_finite_is_refused_in_a_sentence(wrong: float
     (observations,) = seen(player, games=2)
     observations["agent_1"][1, 3] = wrong
     for given in (observations, row(observations, 1)):
-        with pytest.raises(ShoalError, match=f"^agent_1 observes {wrong:g}: observations must be finite numbers$"):
+        with pytest.raises(
+            ShoalError, match=f"^agent_1 observes {wrong:g}: observations must be finite numbers$"
+        ):
             player.act(given)
 
 
@@ -136,7 +159,11 @@ def test_the_living_need_a_legal_action():
     player = untrained("ppo", "mpe/simple_spread")
     (observations,) = seen(player, games=2)
     legal = {"agent_1": np.array([[1, 1, 1, 1, 1], [0, 0, 0, 0, 0]])}
-    with pytest.raises(ShoalError, match=r"^agent_1 is alive and has no legal action: its mask must allow one$"):
+    with pytest.raises(
+        ShoalError,
+        match=r"^agent_1 is alive and has no legal action: its mask"
+        r" must allow one$",
+    ):
         player.act(observations, legal)
     player.act(observations, legal, alive={"agent_1": [True, False]})
     with pytest.raises(ShoalError, match=r"^agent_1 is alive"):
@@ -168,7 +195,10 @@ def test_masks_hold_row_by_row():
 def test_sampled_actions_are_decided_by_the_seed():
     (observations,) = seen(untrained("ppo", "mpe/simple_spread"), games=64)
     one, same, other = (untrained("ppo", "mpe/simple_spread", seed) for seed in (5, 5, 6))
-    drawn = [[p.act(observations, greedy=False)["agent_0"].tolist() for _ in range(2)] for p in (one, same, other)]
+    drawn = [
+        [p.act(observations, greedy=False)["agent_0"].tolist() for _ in range(2)]
+        for p in (one, same, other)
+    ]
     assert drawn[0] == drawn[1] != drawn[2] and drawn[0][0] != drawn[0][1]
 
 
@@ -182,7 +212,9 @@ def test_one_team_or_agent_alone_acts_as_it_does_among_all(sharing: str):
     assert hunters.agents == player.teams["adversary"].agents
     with pytest.raises(ShoalError, match="there is no agent 'agent_0'"):
         hunters.act(observations)
-    for agent, rows in hunters.act({agent: observations[agent] for agent in hunters.agents}).items():
+    for agent, rows in hunters.act(
+        {agent: observations[agent] for agent in hunters.agents}
+    ).items():
         np.testing.assert_array_equal(rows, whole[agent])
     for agent in ("adversary_2", "agent_0"):
         (own,) = player.agent(agent).act({agent: observations[agent]}).values()
@@ -196,7 +228,11 @@ def test_one_team_or_agent_alone_acts_as_it_does_among_all(sharing: str):
 
 def test_an_agent_that_sees_what_its_team_did_is_not_taken_from_it():
     player = untrained("mfq", "mpe/simple_spread")
-    with pytest.raises(ShoalError, match=r"mfq's agents see what their team just did: take team\('agent'\)"):
+    with pytest.raises(
+        ShoalError,
+        match=r"mfq's agents see what their team just did: take"
+        r" team\('agent'\)",
+    ):
         player.agent("agent_0")
     assert player.team("agent").agents == player.agents
 
@@ -217,27 +253,48 @@ def test_images_come_as_they_are_or_in_batches():
 def test_it_says_what_it_is():
     player = untrained("ppo", "mpe/simple_tag")
     player.steps = 1_500_000
-    assert repr(player) == "<Player of mpe/simple_tag: adversary=ppo, agent=ppo, trained for 1,500,000 steps>"
+    assert (
+        repr(player)
+        == "<Player of mpe/simple_tag: adversary=ppo, agent=ppo, trained for 1,500,000 steps>"
+    )
     mixed = player.against({"agent": "random"})
-    assert repr(mixed) == "<Player of mpe/simple_tag: adversary=ppo, agent=random, trained for 1,500,000 steps>"
-    assert repr(mixed.agent("agent_0")) == "<Player of mpe/simple_tag: agent=random, trained for 1,500,000 steps>"
+    assert (
+        repr(mixed)
+        == "<Player of mpe/simple_tag: adversary=ppo, agent=random, trained for 1,500,000 steps>"
+    )
+    assert (
+        repr(mixed.agent("agent_0"))
+        == "<Player of mpe/simple_tag: agent=random, trained for 1,500,000 steps>"
+    )
 
 
-# -- from the disk ----------------------------------------------------------------------------------------------------
+# -- from the disk ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    sizes = {"steps": 400, "games": 4, "window": 5, "eval_episodes": 2, "evaluations": 2, "save_every": 100}
+    sizes = {
+        "steps": 400,
+        "games": 4,
+        "window": 5,
+        "eval_episodes": 2,
+        "evaluations": 2,
+        "save_every": 100,
+    }
     out = str(tmp_path_factory.mktemp("runs"))
-    return shoal.train("ppo", "test/mortal", minibatches=1, out=out, quiet=True, **sizes, **SMALL).path  # type: ignore
+    return shoal.train(
+        "ppo", "test/mortal", minibatches=1, out=out, quiet=True, **sizes, **SMALL
+    ).path  # type: ignore
 
 
 def test_the_best_policy_is_evaluated_when_asked_for(run: Path, capsys: pytest.CaptureFixture[str]):
     assert shoal.load(run).steps != shoal.load(run, best=True).steps
     for flags, best in (([], False), (["--best"], True)):
         assert main(["evaluate", str(run), "--episodes", "3", *flags]) == 0
-        assert f"after {shoal.load(run, best=best).steps:,} steps, 3 greedy episodes" in capsys.readouterr().out
+        assert (
+            f"after {shoal.load(run, best=best).steps:,} steps, 3 greedy episodes"
+            in capsys.readouterr().out
+        )
 
 
 def test_a_policy_loads_from_every_folder_it_is_in(run: Path, tmp_path: Path):
@@ -245,14 +302,20 @@ def test_a_policy_loads_from_every_folder_it_is_in(run: Path, tmp_path: Path):
     assert bits(shoal.load(run / "policy").learners) == bits(final.learners)
     assert bits(shoal.load(str(run / "best")).learners) == bits(best.learners)
     newest, before = checkpoint.places(run)
-    assert bits(shoal.load(newest).learners) == bits(final.learners) != bits(shoal.load(before).learners)
+    assert (
+        bits(shoal.load(newest).learners)
+        == bits(final.learners)
+        != bits(shoal.load(before).learners)
+    )
     assert shoal.load(newest).steps == final.steps == int(newest.name)
     with pytest.raises(ShoalError, match="is not a run folder, a policy or a checkpoint"):
         shoal.load(tmp_path)
     with pytest.raises(ShoalError, match=r"is a folder of runs: take one of them, such as .*"):
         shoal.load(run.parent)
     (tmp_path / "config.json").write_text((run / "config.json").read_text())
-    with pytest.raises(ShoalError, match="has no best policy yet: resume it, or load one of its checkpoints"):
+    with pytest.raises(
+        ShoalError, match="has no best policy yet: resume it, or load one of its checkpoints"
+    ):
         shoal.load(tmp_path, best=True)
 
 
@@ -269,7 +332,9 @@ def test_damaged_weights_are_never_played(run: Path, tmp_path: Path):
     for k in range(50):
         blob = bytearray(whole)
         blob[int(rng.integers(len(blob)))] ^= 1 << int(rng.integers(8))
-        (tmp_path / "weights.safetensors").write_bytes(blob if k % 2 else blob[: int(rng.integers(len(blob)))])
+        (tmp_path / "weights.safetensors").write_bytes(
+            blob if k % 2 else blob[: int(rng.integers(len(blob)))]
+        )
         with pytest.raises(ShoalError, match=r"damaged|cannot be read"):
             shoal.load(tmp_path)
     (tmp_path / "weights.safetensors").write_bytes(whole)

@@ -1,4 +1,5 @@
-"""What is kept of a policy: only what acts, whoever wrote it, in folders, pickles and files of one agent."""
+"""What is kept of a policy: only what acts, whoever wrote it, in folders, pickles and files of one
+agent."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ TAG = "mpe/simple_tag"
 
 def untrained(name: str, env: str = "mpe/simple_spread", **options: Any) -> Player:
     """With the whole learners, as while training."""
-    config = Config.build(env, {team: (name, SMALL | options) for team in envs.make(env).teams}, {}, {})
+    config = Config.build(
+        env, {team: (name, SMALL | options) for team in envs.make(env).teams}, {}, {}
+    )
     rng = np.random.default_rng(0)
     return Player(config, {team: one.init(rng) for team, one in config.algorithms.items()}, 70)
 
@@ -53,29 +56,53 @@ def test_a_folder_holds_what_acts(name: str, tmp_path: Path) -> None:
     blob = (tmp_path / "policy" / "weights.safetensors").read_bytes()
     acts = player.algorithms["agent"].acts  # type: ignore[attr-defined]
     assert all(leaf.startswith(f"agent/params/{acts}/") for leaf in load(blob))
-    assert same(shoal.load(tmp_path / "policy"), untrained(name, torso="mlp" if name in PATHWISE else "gru"))
-    whole = save({leaf: np.array(value, order="C") for leaf, value in runs.named(player.learners).items()})
+    assert same(
+        shoal.load(tmp_path / "policy"), untrained(name, torso="mlp" if name in PATHWISE else "gru")
+    )
+    whole = save(
+        {leaf: np.array(value, order="C") for leaf, value in runs.named(player.learners).items()}
+    )
     assert len(whole) > 2 * len(blob)
     about = json.loads((tmp_path / "policy" / "policy.json").read_text())
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "weights.safetensors").write_bytes(whole)
-    (tmp_path / "old" / "policy.json").write_text(json.dumps(about | {"sha256": hashlib.sha256(whole).hexdigest()}))
-    assert bits(shoal.load(tmp_path / "old").learners) == bits(shoal.load(tmp_path / "policy").learners)
+    (tmp_path / "old" / "policy.json").write_text(
+        json.dumps(about | {"sha256": hashlib.sha256(whole).hexdigest()})
+    )
+    assert bits(shoal.load(tmp_path / "old").learners) == bits(
+        shoal.load(tmp_path / "policy").learners
+    )
 
 
 def test_the_policies_of_a_run_are_those_it_evaluated(tmp_path: Path) -> None:
     """Its last, its best, its past selves and what others freeze of it."""
-    sizes: dict[str, Any] = {"steps": 160, "games": 4, "window": 10, "eval_episodes": 2, "evaluations": 1}
-    teams = {"row": ("ppo", SMALL | {"minibatches": 1}), "column": ("past", {"every": 1, "period": 1, "groups": 2})}
+    sizes: dict[str, Any] = {
+        "steps": 160,
+        "games": 4,
+        "window": 10,
+        "eval_episodes": 2,
+        "evaluations": 1,
+    }
+    teams = {
+        "row": ("ppo", SMALL | {"minibatches": 1}),
+        "column": ("past", {"every": 1, "period": 1, "groups": 2}),
+    }
     sides = list(envs.make("matrix/matching_pennies").teams)
     chosen = dict(zip(sides, teams.values(), strict=True))
-    run = shoal.train("matrix/matching_pennies", teams=chosen, out=str(tmp_path), name="a", quiet=True, **sizes)
+    run = shoal.train(
+        "matrix/matching_pennies", teams=chosen, out=str(tmp_path), name="a", quiet=True, **sizes
+    )
     assert shoal.load(run.path).evaluate(2).score() == run.scores
     for place in ("policy", "best"):
         names = _names(run.path / place)
-        assert all("/opt/" not in name and "/critic/" not in name and "/selves/" not in name for name in names)
+        assert all(
+            "/opt/" not in name and "/critic/" not in name and "/selves/" not in name
+            for name in names
+        )
     frozen = {sides[0]: ("frozen", {"run": str(run.path), "team": sides[0]}), sides[1]: "random"}
-    again = shoal.train("matrix/matching_pennies", teams=frozen, out=str(tmp_path), name="b", quiet=True, **sizes)
+    again = shoal.train(
+        "matrix/matching_pennies", teams=frozen, out=str(tmp_path), name="b", quiet=True, **sizes
+    )
     assert shoal.load(again.path).evaluate(2).score() == again.scores
 
 

@@ -16,7 +16,14 @@ from shoal.monitor.metrics import Diverged
 from shoal.run.trainer import Trainer
 from shoal.store import folder
 
-SIZES: dict[str, Any] = {"steps": 200, "games": 2, "window": 5, "hidden": 4, "layers": 1, "eval_episodes": 2}
+SIZES: dict[str, Any] = {
+    "steps": 200,
+    "games": 2,
+    "window": 5,
+    "hidden": 4,
+    "layers": 1,
+    "eval_episodes": 2,
+}
 ENDS = {
     "diverged": Diverged("training diverged"),
     "out of disk": OSError(errno.ENOSPC, "No space left on device"),
@@ -26,7 +33,16 @@ ENDS = {
 
 
 def train(out: Path, **options: Any) -> Any:
-    return shoal.train("a2c", "test/identity", out=str(out), name="run", quiet=True, preset=False, **SIZES, **options)
+    return shoal.train(
+        "a2c",
+        "test/identity",
+        out=str(out),
+        name="run",
+        quiet=True,
+        preset=False,
+        **SIZES,
+        **options,
+    )
 
 
 def summary(out: Path) -> dict[str, Any]:
@@ -69,7 +85,9 @@ def test_what_broke_it_is_named_and_it_is_not_finished(
 
 
 def test_a_callback_stopped_it_or_failed(tmp_path: Path) -> None:
-    assert train(tmp_path / "stops", callbacks=[Ends(raises=False)]).reason == "stopped by a callback"
+    assert (
+        train(tmp_path / "stops", callbacks=[Ends(raises=False)]).reason == "stopped by a callback"
+    )
     with pytest.raises(ShoalError):
         train(tmp_path / "fails", callbacks=[Ends(raises=True)])
     assert summary(tmp_path / "fails")["reason"] == "a callback failed"
@@ -80,4 +98,8 @@ def test_a_signal_stopped_it(tmp_path: Path) -> None:
         def on_iteration(self, run: Any, values: dict[str, float]) -> None:
             signal.raise_signal(signal.SIGTERM)
 
-    assert train(tmp_path, callbacks=[Kill()]).reason == summary(tmp_path)["reason"] == "stopped by SIGTERM"
+    assert (
+        train(tmp_path, callbacks=[Kill()]).reason
+        == summary(tmp_path)["reason"]
+        == "stopped by SIGTERM"
+    )

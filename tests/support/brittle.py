@@ -29,7 +29,8 @@ class Brittle:
     It takes `slow` seconds to open, and with `once` no more is opened after a seed has come twice.
     """
 
-    seeds: ClassVar[list[int]] = []  # that those which open but `once` were opened with, in this process
+    # that those which open but `once` were opened with, in this process
+    seeds: ClassVar[list[int]] = []
 
     def __init__(self, slow: float = 0.0, once: bool = False, **shares: float):
         self.slow, self.once, self.shares = slow, once, shares
@@ -64,7 +65,13 @@ class Brittle:
     def _moment(self) -> MatchStep:
         obs = np.full((AGENTS, 3), self.step_number, np.float32)
         ones = np.ones(AGENTS, np.float32)
-        seen = TeamStep(obs, np.ones((AGENTS, 2), bool), np.ones(AGENTS, bool), ones * (self.step_number > 0), ones)
+        seen = TeamStep(
+            obs,
+            np.ones((AGENTS, 2), bool),
+            np.ones(AGENTS, bool),
+            ones * (self.step_number > 0),
+            ones,
+        )
         return MatchStep({"agent": seen}, obs.reshape(-1), self.step_number == LENGTH)
 
     def _raises(self) -> MatchStep:
@@ -77,7 +84,9 @@ class Brittle:
 
     def _shape(self) -> MatchStep:
         moment = self._moment()
-        return moment._replace(teams={"agent": moment.teams["agent"]._replace(obs=np.zeros((AGENTS, 4), np.float32))})
+        return moment._replace(
+            teams={"agent": moment.teams["agent"]._replace(obs=np.zeros((AGENTS, 4), np.float32))}
+        )
 
     def _illegal(self) -> MatchStep:
         moment = self._moment()

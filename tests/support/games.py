@@ -26,17 +26,22 @@ class Picture(NamedTuple):
 
 @dataclass(frozen=True)
 class Quadrants(Tiny):
-    """Each agent sees a picture with one bright pixel and earns 1 for the number of the quadrant it is in."""
+    """Each agent sees a picture with one bright pixel and earns 1 for the number of the quadrant it
+    is in."""
 
     name = "test/quadrants"
 
     @cached_property
     def teams(self) -> dict[str, Spec]:
         names, pixels = tuple(f"agent_{i}" for i in range(self.n)), (SIDE, SIDE, DEPTH)
-        return self.line_up({TEAM: Spec(names, SIDE * SIDE * DEPTH, 4 * self.n, Discrete(4), pixels=pixels)})
+        return self.line_up(
+            {TEAM: Spec(names, SIDE * SIDE * DEPTH, 4 * self.n, Discrete(4), pixels=pixels)}
+        )
 
     def start(self, key: Array, games: int) -> Picture:
-        return Picture(jax.random.randint(key, (self.n, games), 0, SIDE**2), jnp.zeros((self.n, games)))
+        return Picture(
+            jax.random.randint(key, (self.n, games), 0, SIDE**2), jnp.zeros((self.n, games))
+        )
 
     def advance(self, key: Array, world: Picture, actions: dict[str, Array]) -> Picture:
         earned = (actions[TEAM] == quadrant(world.spot)).astype(jnp.float32)
@@ -44,7 +49,8 @@ class Quadrants(Tiny):
 
     def observe(self, world: Picture) -> dict[str, Array]:
         lit = jnp.arange(SIDE**2)[:, None] == world.spot[:, None]  # [N,H·W,B]
-        both = jnp.stack([lit * 255, jnp.full(lit.shape, 50)], 2)  # the second channel is grey everywhere
+        # the second channel is grey everywhere
+        both = jnp.stack([lit * 255, jnp.full(lit.shape, 50)], 2)
         return {TEAM: both.reshape(self.n, -1, world.spot.shape[-1]).astype(jnp.uint8)}
 
     def reward(self, world: Picture) -> dict[str, Array]:

@@ -26,20 +26,26 @@ from shoal.learning.reduce import AXIS, shares
 from shoal.types import Clock, Share, TrainState, Window
 
 POLICY, VALUE, PATHWISE = (
-    tuple(kind.name for kind in family) for family in (algorithms.POLICY, algorithms.VALUE, algorithms.PATHWISE)
+    tuple(kind.name for kind in family)
+    for family in (algorithms.POLICY, algorithms.VALUE, algorithms.PATHWISE)
 )
 REPLAYED = (*VALUE, *PATHWISE)
 LEARNERS = (*POLICY, *REPLAYED)
 TINY = {"hidden": 8, "layers": 1, "lr": 1e-2}
-OFF = {"warmup": 0, "capacity": 320, "batch": 8, "length": 6, "updates": 2}  # off-policy: learn at once, from little
+# off-policy: learn at once, from little
+OFF = {"warmup": 0, "capacity": 320, "batch": 8, "length": 6, "updates": 2}
 TEAM = "agent"
 PAGES = ROOT / "docs"
-with_pages = pytest.mark.skipif(not PAGES.is_dir(), reason="tests of the pages need them beside the tests")
-OWN, SAME = PartitionSpec(AXIS), PartitionSpec()  # each device its part along the first axis, or all the same
+with_pages = pytest.mark.skipif(
+    not PAGES.is_dir(), reason="tests of the pages need them beside the tests"
+)
+# each device its part along the first axis, or all the same
+OWN, SAME = PartitionSpec(AXIS), PartitionSpec()
 
 
 def on_devices(f: Callable, devices: int = 1, ins: Any = SAME, outs: Any = SAME) -> Callable:
-    """`f` where `parallel.total` is defined: on a mesh of so many devices, arguments and results the same on all."""
+    """`f` where `parallel.total` is defined: on a mesh of so many devices, arguments and results
+    the same on all."""
     mesh = Mesh(np.array(jax.devices()[:devices]), (AXIS,))
     return jax.shard_map(f, mesh=mesh, in_specs=ins, out_specs=outs, check_vma=False)
 
@@ -57,7 +63,9 @@ def bits(tree: Any) -> list[bytes]:
 
 def assert_close(ours: Any, theirs: Any, tolerance: float) -> None:
     """Two trees, leaf by leaf."""
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance), ours, theirs)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance), ours, theirs
+    )
 
 
 def run(loop: Loop, iterations: int, seed: int = 0) -> tuple[TrainState, Metrics]:
@@ -72,7 +80,8 @@ def run(loop: Loop, iterations: int, seed: int = 0) -> tuple[TrainState, Metrics
 
 
 def mortal() -> Env:
-    """The game whose agents die in turn and may not do everything: agent 0 lives for half of an episode."""
+    """The game whose agents die in turn and may not do everything: agent 0 lives for half of an
+    episode."""
     return make("test/mortal", n=2, length=6)
 
 
@@ -99,7 +108,9 @@ class Probe(NamedTuple):
     seen: Seen
 
 
-def _spy(algorithm: OnPolicy, learner: Any, memory: Rollout, key: Array, clock: Clock) -> tuple[Any, Any, dict]:
+def _spy(
+    algorithm: OnPolicy, learner: Any, memory: Rollout, key: Array, clock: Clock
+) -> tuple[Any, Any, dict]:
     """`learn`, with all it saw among its metrics."""
     assert memory.window is not None
     scene, _ = algorithm._scenes(memory.window)
@@ -152,7 +163,7 @@ def clock(steps: float = 0.0, progress: float = 0.0) -> Clock:
     return Clock(jnp.float32(steps), jnp.float32(progress))
 
 
-# -- off-policy -------------------------------------------------------------------------------------------------------
+# -- off-policy ------------------------------------------------------------------------------------
 
 
 class Studied(NamedTuple):
@@ -168,12 +179,21 @@ class Studied(NamedTuple):
 
 @cache
 def studied(
-    name: str, env: Env | None = None, team: str = TEAM, windows: int = 4, watch: Any = None, **settings: Any
+    name: str,
+    env: Env | None = None,
+    team: str = TEAM,
+    windows: int = 4,
+    watch: Any = None,
+    **settings: Any,
 ) -> Studied:
-    """4 games of so many windows of 10 steps, all kept; `watch(algorithm, learner, view, carry)` sees every act."""
+    """4 games of so many windows of 10 steps, all kept; `watch(algorithm, learner, view, carry)`
+    sees every act."""
     env = env or mortal()
     algorithm = build(name, env, team, **(TINY | OFF | settings))
-    players = {other: algorithm if other == team else random_policy(spec) for other, spec in env.teams.items()}
+    players = {
+        other: algorithm if other == team else random_policy(spec)
+        for other, spec in env.teams.items()
+    }
     if watch:
         algorithm.act = partial(_watched, watch, algorithm)
 
@@ -182,14 +202,18 @@ def studied(
         learners = {other: learner if other == team else () for other in players}
         memory = algorithm.memory(learner, Share(games=4, window=10))
         game, views = env.reset(jax.random.key(0), 4)
-        play = Play(game, views, {other: one.carry(learners[other], 4) for other, one in players.items()})
+        play = Play(
+            game, views, {other: one.carry(learners[other], 4) for other, one in players.items()}
+        )
 
         def step(state: tuple, key: Array) -> tuple:
             play, memory = state
             play, seen = collect(env, players, learners, play, key, clock(), 10)
             return (play, algorithm.remember(memory, seen[team])), seen[team]
 
-        (_, memory), seen = jax.lax.scan(step, (play, memory), jax.random.split(jax.random.key(1), windows))
+        (_, memory), seen = jax.lax.scan(
+            step, (play, memory), jax.random.split(jax.random.key(1), windows)
+        )
         c = algorithm.config
         drawn = memory.draw(jax.random.key(2), c.batch, c.length, algorithm.sees_rivals)
         return learner, memory, drawn, algorithm.batch(drawn), seen
@@ -199,13 +223,23 @@ def studied(
     return Studied(algorithm, learner, memory, drawn, batch, _joined(seen))
 
 
-def _watched(watch: Any, algorithm: Any, learner: Any, key: Array, view: Any, carry: Any, now: Clock, greedy: bool):
+def _watched(
+    watch: Any,
+    algorithm: Any,
+    learner: Any,
+    key: Array,
+    view: Any,
+    carry: Any,
+    now: Clock,
+    greedy: bool,
+):
     decision = type(algorithm).act(algorithm, learner, key, view, carry, now, greedy)
     return decision._replace(record=watch(algorithm, learner, view, carry))
 
 
 def _joined(seen: Window) -> Window:
-    """Windows one after the other as one: instant 0 of each but the first is the last of the one before."""
+    """Windows one after the other as one: instant 0 of each but the first is the last of the one
+    before."""
     whole = jax.tree.map(lambda x: np.concatenate([x[0, :1], *x[:, 1:]]), seen.view)
     action, record, rivals = jax.tree.map(np.concatenate, (seen.action, seen.record, seen.rivals))
     return Window(whole, action, record, (), (), rivals)
@@ -224,8 +258,11 @@ def altered(learner: Learner, part: str, field: str = "params", by: float = 0.5)
 
 
 @cache
-def replayed(name: str, torso: str = "mlp", sharing: str = "shared", env: Env | None = None) -> tuple:
-    """Three iterations of an off-policy algorithm on the mortal game: it, its first learner, state and metrics."""
+def replayed(
+    name: str, torso: str = "mlp", sharing: str = "shared", env: Env | None = None
+) -> tuple:
+    """Three iterations of an off-policy algorithm on the mortal game: it, its first learner, state
+    and metrics."""
     env = env or mortal()
     algorithm = build(name, env, torso=torso, sharing=sharing, last_action=True, **TINY, **OFF)
     state, metrics = run(Loop(env, {TEAM: algorithm}, games=4, window=10, steps=1000), 3)
@@ -240,5 +277,7 @@ def traced(name: str, torso: str, sharing: str, env: Env) -> dict:
     learners = {TEAM: algorithm.init(np.random.default_rng(0))}
     state = jax.eval_shape(loop._open_all, learners, jax.random.key(0))
     after, metrics = jax.eval_shape(loop.program(1), state)
-    assert jax.tree.map(lambda x: (x.shape, x.dtype), after) == jax.tree.map(lambda x: (x.shape, x.dtype), state)
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), after) == jax.tree.map(
+        lambda x: (x.shape, x.dtype), state
+    )
     return metrics.learning[TEAM]

@@ -16,13 +16,15 @@ STYLES = ("random", "forager", "crowd", "loner")
 
 
 class Real(ForagingEnv):
-    """The package's game, with a space of observations that fits: its own mistakes rows for columns where they
-    differ, and for grid observations it cannot be made with today's Gymnasium."""
+    """The package's game, with a space of observations that fits: its own mistakes rows for columns
+    where they differ, and for grid observations it cannot be made with today's Gymnasium."""
 
     def _get_observation_space(self) -> gym.spaces.Box:
         width = 2 * self.sight + 1
         size = 3 * self.max_num_food + (3 if self._observe_agent_levels else 2) * len(self.players)
-        return gym.spaces.Box(-1, 100, (3, width, width) if self._grid_observation else (size,), np.float32)
+        return gym.spaces.Box(
+            -1, 100, (3, width, width) if self._grid_observation else (size,), np.float32
+        )
 
 
 class Episodes(NamedTuple):
@@ -75,7 +77,8 @@ def read(env: Any, foods: int) -> dict[str, np.ndarray]:
 
 
 def choose(env: Any, style: str, rng: np.random.Generator) -> np.ndarray:
-    """One action for each player: any, towards food and load it, towards each other, or each to its own food."""
+    """One action for each player: any, towards food and load it, towards each other, or each to its
+    own food."""
     n = len(env.players)
     actions = rng.integers(0, 6, n)
     food = np.argwhere(env.field)
@@ -99,7 +102,9 @@ def choose(env: Any, style: str, rng: np.random.Generator) -> np.ndarray:
 def play(game: Foraging, episodes: int, seed: int = 0) -> Episodes:
     """Episodes of the package in all styles, in turn."""
     env, rng = real(game), np.random.default_rng(seed)
-    events = dict.fromkeys(("blocked", "clash", "swap", "shared", "loaded", "together", "failed"), 0)
+    events = dict.fromkeys(
+        ("blocked", "clash", "swap", "shared", "loaded", "together", "failed"), 0
+    )
     openings, rows, taken = [], [], []
     for episode in range(episodes):
         obs, _ = env.reset(seed=seed + episode)
@@ -116,12 +121,16 @@ def play(game: Foraging, episodes: int, seed: int = 0) -> Episodes:
         rows.append(instants + [{**instants[-1], "live": False}] * missing)
         taken.append(acts + [np.zeros(game.players, int)] * missing)
     fields = {
-        name: np.stack([np.stack([row[t][name] for row in rows], -1) for t in range(game.max_cycles + 1)])
+        name: np.stack(
+            [np.stack([row[t][name] for row in rows], -1) for t in range(game.max_cycles + 1)]
+        )
         for name in rows[0][0]
     }
     joined = {name: np.stack([one[name] for one in openings], -1) for name in openings[0]}
     kinds = {"earned": jnp.float32}
-    opening = World(**{name: jnp.asarray(x, kinds.get(name, jnp.int32)) for name, x in joined.items()})
+    opening = World(
+        **{name: jnp.asarray(x, kinds.get(name, jnp.int32)) for name, x in joined.items()}
+    )
     return Episodes(opening, np.moveaxis(np.array(taken, np.int32), 1, 0), events=events, **fields)
 
 
@@ -135,7 +144,9 @@ def _instant(env: Any, obs: Any, reward: list[float], live: bool) -> dict[str, A
     }
 
 
-def _count(events: dict[str, int], env: Any, before: np.ndarray, field: np.ndarray, acts: Any, reward: Any) -> None:
+def _count(
+    events: dict[str, int], env: Any, before: np.ndarray, field: np.ndarray, acts: Any, reward: Any
+) -> None:
     """What happened in a step, told from the package's own boards."""
     after = np.array([player.position for player in env.players])
     ahead = before + MOVES[acts]
@@ -144,9 +155,13 @@ def _count(events: dict[str, int], env: Any, before: np.ndarray, field: np.ndarr
     events["blocked"] += int((~free).sum())
     target = np.where(free[:, None], ahead, before)
     pairs = [(i, j) for i in range(len(after)) for j in range(i)]
-    events["clash"] += sum((target[i] == target[j]).all() and (before[i] != before[j]).any() for i, j in pairs)
+    events["clash"] += sum(
+        (target[i] == target[j]).all() and (before[i] != before[j]).any() for i, j in pairs
+    )
     events["swap"] += sum(
-        (after[i] == before[j]).all() and (after[j] == before[i]).all() and (after[i] != after[j]).any()
+        (after[i] == before[j]).all()
+        and (after[j] == before[i]).all()
+        and (after[i] != after[j]).any()
         for i, j in pairs
     )
     events["shared"] += sum((after[i] == after[j]).all() for i, j in pairs)

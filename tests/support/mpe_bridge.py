@@ -16,7 +16,8 @@ VERSIONS = {"simple_speaker_listener": "v4"}  # all others are v3
 
 
 class Episodes(NamedTuple):
-    """Many episodes of an mpe2 game, time first, games last. Rows after an episode's end repeat its last one."""
+    """Many episodes of an mpe2 game, time first, games last. Rows after an episode's end repeat its
+    last one."""
 
     worlds: list[World]  # T+1 of them
     actions: list[dict[str, np.ndarray]]  # T of team -> [B,N] or [B,N,A]
@@ -36,7 +37,8 @@ def real(game: Particles) -> Any:
     stage = options.pop("curriculum_stage", 0)
     env = module.parallel_env(**options)
     if stage:
-        # mpe2 1.1.1 cannot leave stage 0: its BaseScenario's property swallows every assignment. Step over it.
+        # mpe2 1.1.1 cannot leave stage 0: its BaseScenario's property swallows every assignment.
+        # Step over it.
         scenario = env.unwrapped.scenario
         scenario.__class__ = type("Scenario", (type(scenario),), {"curriculum_stage": stage})
     return env
@@ -50,7 +52,9 @@ def read(env: Any) -> dict[str, np.ndarray]:
         "vel": np.array([agent.state.p_vel for agent in world.agents]),
         "fixed": np.array([thing.state.p_pos for thing in world.landmarks]).reshape(-1, 2),
         "goal": np.array(_goals(world), np.int32),
-        "word": np.concatenate([np.zeros(0)] + [agent.state.c for agent in world.agents if not agent.silent]),
+        "word": np.concatenate(
+            [np.zeros(0)] + [agent.state.c for agent in world.agents if not agent.silent]
+        ),
     }
 
 
@@ -58,7 +62,10 @@ def _goals(world: Any) -> list[int]:
     marks = world.landmarks
     first = world.agents[0]
     if getattr(world.agents[-1], "_key", None) is not None:  # crypto: the message and the key
-        return [marks.index(first.goal_a), next(i for i, m in enumerate(marks) if m.color is world.agents[-1].key)]
+        return [
+            marks.index(first.goal_a),
+            next(i for i, m in enumerate(marks) if m.color is world.agents[-1].key),
+        ]
     if hasattr(first, "_goal_b"):  # reference and speaker
         return [marks.index(agent.goal_b) for agent in world.agents if agent._goal_b is not None]
     return [marks.index(first.goal_a)] if hasattr(first, "_goal_a") else []
@@ -67,18 +74,23 @@ def _goals(world: Any) -> list[int]:
 def stack(worlds: list[dict[str, np.ndarray]]) -> World:
     """Worlds of several games as one of ours, in float32."""
     joined = {name: np.stack([world[name] for world in worlds], axis=-1) for name in worlds[0]}
-    return World(**{k: jnp.asarray(v, jnp.int32 if k == "goal" else jnp.float32) for k, v in joined.items()})
+    return World(
+        **{k: jnp.asarray(v, jnp.int32 if k == "goal" else jnp.float32) for k, v in joined.items()}
+    )
 
 
 def arrange(env: Any, style: int, rng: np.random.Generator) -> None:
-    """Round the opening to float32 and, by style, huddle the agents, put them on the landmarks, or near the edge."""
+    """Round the opening to float32 and, by style, huddle the agents, put them on the landmarks, or
+    near the edge."""
     world = env.unwrapped.world
     for i, agent in enumerate(world.agents):
         pos = agent.state.p_pos
         if style == 1:
             pos = agent.size * pos
         elif style == 2 and world.landmarks:
-            pos = world.landmarks[i % len(world.landmarks)].state.p_pos + rng.uniform(-0.06, 0.06, 2)
+            pos = world.landmarks[i % len(world.landmarks)].state.p_pos + rng.uniform(
+                -0.06, 0.06, 2
+            )
         elif style == 3:
             pos = np.sign(pos) * (0.8 + 0.2 * np.abs(pos))
         agent.state.p_pos = pos.astype(np.float32).astype(np.float64)
@@ -86,7 +98,9 @@ def arrange(env: Any, style: int, rng: np.random.Generator) -> None:
         thing.state.p_pos = thing.state.p_pos.astype(np.float32).astype(np.float64)
 
 
-def choose(game: Particles, style: int, games: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def choose(
+    game: Particles, style: int, games: int, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
     """Random actions; style 3 holds on to one direction per agent, style 2 mostly stands still."""
     actions = {}
     for team, spec in game.teams.items():
@@ -96,14 +110,17 @@ def choose(game: Particles, style: int, games: int, rng: np.random.Generator) ->
             if style == 2:
                 actions[team] *= rng.random((games, spec.n)) < 0.2
         else:  # beyond the bounds, too: mpe2 clips
-            actions[team] = rng.uniform(-0.1, 1.1, (games, spec.n, spec.action.size)).astype(np.float32)
+            actions[team] = rng.uniform(-0.1, 1.1, (games, spec.n, spec.action.size)).astype(
+                np.float32
+            )
             if style == 2:
                 actions[team] *= rng.random((games, spec.n, 1)) < 0.2
     return actions
 
 
 def play(game: Particles, episodes: int, seed: int = 0) -> Episodes:
-    """Play mpe2's game of the same options, in turn, with openings and actions of all four styles."""
+    """Play mpe2's game of the same options, in turn, with openings and actions of all four
+    styles."""
     env, rng = real(game), np.random.default_rng(seed)
     names = env.possible_agents
     rows, actions = [], []
@@ -113,7 +130,10 @@ def play(game: Particles, episodes: int, seed: int = 0) -> Episodes:
         arrange(env, style, rng)
         held = choose(game, style, 1, rng)
         nothing = dict.fromkeys(names, 0)
-        instants, taken = [_instant(env, {name: env.unwrapped.observe(name) for name in names}, *[nothing] * 3)], []
+        instants, taken = (
+            [_instant(env, {name: env.unwrapped.observe(name) for name in names}, *[nothing] * 3)],
+            [],
+        )
         for _ in range(game.limit):
             taken.append(held if style == 3 else choose(game, style, 1, rng))
             if not env.agents:
@@ -130,7 +150,9 @@ def play(game: Particles, episodes: int, seed: int = 0) -> Episodes:
     }
     return Episodes(
         worlds=[stack([row[t]["world"] for row in rows]) for t in times],
-        actions=[{k: np.concatenate([a[t][k] for a in actions]) for k in game.teams} for t in times[:-1]],
+        actions=[
+            {k: np.concatenate([a[t][k] for a in actions]) for k in game.teams} for t in times[:-1]
+        ],
         **fields,
     )
 

@@ -70,7 +70,9 @@ def read(game: Warehouse, env: Any, delivered: int = 0) -> dict[str, np.ndarray]
         "way": np.array([agent.dir.value for agent in env.agents], np.int32),
         "load": np.array([shelf.id if shelf else 0 for shelf in carried], np.int32),
         "brought": np.array([agent.has_delivered for agent in env.agents]),
-        "said": np.array([agent.message for agent in env.agents], np.int32).reshape(len(env.agents), -1),
+        "said": np.array([agent.message for agent in env.agents], np.int32).reshape(
+            len(env.agents), -1
+        ),
         "stands": stands,
         "queue": np.array([shelf.id for shelf in env.request_queue], np.int32),
         "earned": np.zeros(len(env.agents), np.float32),
@@ -93,14 +95,20 @@ def arrange(env: Any, style: str, rng: np.random.Generator) -> None:
         for agent, way in zip(env.agents, ways, strict=False):
             agent.dir = way
     if style == "drive":
-        cells = sorted(((y, x) for y in range(rows) for x in range(columns)), key=lambda c: c[0] + c[1] + rng.random())
+        cells = sorted(
+            ((y, x) for y in range(rows) for x in range(columns)),
+            key=lambda c: c[0] + c[1] + rng.random(),
+        )
         for agent, cell in zip(env.agents, cells, strict=False):
             agent.y, agent.x = cell
     env._recalc_grid()
 
 
-def choose(game: Warehouse, env: Any, style: str, time: int, rng: np.random.Generator) -> np.ndarray:
-    """One move for each robot: pickers fetch and return shelves, a ring goes round, drivers mostly go forward."""
+def choose(
+    game: Warehouse, env: Any, style: str, time: int, rng: np.random.Generator
+) -> np.ndarray:
+    """One move for each robot: pickers fetch and return shelves, a ring goes round, drivers mostly
+    go forward."""
     n = game.n_agents
     if style == "random":
         return rng.integers(0, 5, n)
@@ -112,7 +120,8 @@ def choose(game: Warehouse, env: Any, style: str, time: int, rng: np.random.Gene
 
 
 def _pick(env: Any, i: int) -> int:
-    """What robot `i` does to deliver the shelf that falls to it, or to get rid of one that nobody wants."""
+    """What robot `i` does to deliver the shelf that falls to it, or to get rid of one that nobody
+    wants."""
     agent, shelf = env.agents[i], env.agents[i].carrying_shelf
     standing = env.grid[1] > 0
     for other in env.agents:
@@ -158,7 +167,8 @@ def _distances(aims: list, walls: np.ndarray) -> np.ndarray:
 
 
 def foresee(env: Any, moves: np.ndarray, events: Counter) -> bool:
-    """Whether equal chains want the same cell, told from the package's world; counts what is under way."""
+    """Whether equal chains want the same cell, told from the package's world; counts what is under
+    way."""
     ahead = {}
     for agent, move in zip(env.agents, moves, strict=True):
         agent.req_action = Action(int(move))
@@ -185,7 +195,9 @@ def foresee(env: Any, moves: np.ndarray, events: Counter) -> bool:
         events[kind] += 1
         events["circle with others behind"] += kind == "circle" and others
     longest = [max(lengths) for lengths in chains.values()]
-    tied = any(lengths.count(most) > 1 for lengths, most in zip(chains.values(), longest, strict=True))
+    tied = any(
+        lengths.count(most) > 1 for lengths, most in zip(chains.values(), longest, strict=True)
+    )
     events["chain"] += sum(most > 1 for most in longest)
     events["contest"] += len({goal for start, goal in ahead.items() if start != goal}) < sum(
         start != goal for start, goal in ahead.items()
@@ -211,17 +223,33 @@ def play(game: Warehouse, episodes: int, seed: int = 0) -> Episodes:
             words = rng.integers(0, 2, (game.n_agents, game.msg_bits))
             tied, lots.drawn = foresee(env, moves, events), []
             before = [agent.carrying_shelf for agent in env.agents]
-            obs, reward, *_ = env.step([[m, *w] for m, w in zip(moves, words, strict=True)] if words.size else moves)
+            obs, reward, *_ = env.step(
+                [[m, *w] for m, w in zip(moves, words, strict=True)] if words.size else moves
+            )
             after = [agent.carrying_shelf for agent in env.agents]
-            events["lift"] += sum(a is None and b is not None for a, b in zip(before, after, strict=True))
-            events["lower"] += sum(a is not None and b is None for a, b in zip(before, after, strict=True))
+            events["lift"] += sum(
+                a is None and b is not None for a, b in zip(before, after, strict=True)
+            )
+            events["lower"] += sum(
+                a is not None and b is None for a, b in zip(before, after, strict=True)
+            )
             events["delivery"] += len(lots.drawn)
             delivered += len(lots.drawn)
             number = (moves << game.msg_bits) + words @ (1 << np.arange(game.msg_bits)[::-1])
             goals = len(env.goals)
-            drawn = (lots.drawn * goals)[:goals] if len(lots.drawn) == 1 else [*lots.drawn, *[0] * goals][:goals]
-            row[-1] |= {"actions": number.astype(np.int32), "lots": np.array(drawn, np.int32), "tied": tied}
-            row.append({**read(game, env, delivered), "obs": np.stack(obs), "reward": np.array(reward)})
+            drawn = (
+                (lots.drawn * goals)[:goals]
+                if len(lots.drawn) == 1
+                else [*lots.drawn, *[0] * goals][:goals]
+            )
+            row[-1] |= {
+                "actions": number.astype(np.int32),
+                "lots": np.array(drawn, np.int32),
+                "tied": tied,
+            }
+            row.append(
+                {**read(game, env, delivered), "obs": np.stack(obs), "reward": np.array(reward)}
+            )
         rows.append(row)
 
     def joined(name: str, count: int) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""A small battle with the interface of SMAC: allies on a grid against enemies who follow a script."""
+"""A small battle with the interface of SMAC: allies on a grid against enemies who follow a
+script."""
 
 from __future__ import annotations
 
@@ -10,9 +11,12 @@ WIDTH, HEIGHT, RANGE, HEALTH, BONUS = 8, 5, 2, 3, 10.0
 
 
 class Skirmish:
-    """Enemies march at the nearest ally and hit it when in range; whoever has no health left is dead."""
+    """Enemies march at the nearest ally and hit it when in range; whoever has no health left is
+    dead."""
 
-    def __init__(self, allies: int = 3, enemies: int = 3, episode_limit: int = 30, tells_limit: bool = True) -> None:
+    def __init__(
+        self, allies: int = 3, enemies: int = 3, episode_limit: int = 30, tells_limit: bool = True
+    ) -> None:
         self.n_agents, self.n_enemies, self.n_actions = allies, enemies, FIRST_TARGET + enemies
         self.episode_limit, self.tells_limit = episode_limit, tells_limit
         self.rng = np.random.default_rng(0)
@@ -40,7 +44,9 @@ class Skirmish:
         return [self._seen_by(i) for i in range(self.n_agents)]
 
     def get_state(self) -> np.ndarray:
-        return np.concatenate([self.at.ravel() / WIDTH, self.health / HEALTH, [self.time / self.episode_limit]])
+        return np.concatenate(
+            [self.at.ravel() / WIDTH, self.health / HEALTH, [self.time / self.episode_limit]]
+        )
 
     def get_avail_actions(self) -> list[list[int]]:
         return [self._available(i) for i in range(self.n_agents)]
@@ -61,9 +67,13 @@ class Skirmish:
         self.time += 1
         hurt = before - self.health
         won, lost = self._dead(slice(self.n_agents, None)), self._dead(slice(self.n_agents))
-        reward = float(hurt[self.n_agents :].sum() - 0.5 * hurt[: self.n_agents].sum() + BONUS * won)
+        reward = float(
+            hurt[self.n_agents :].sum() - 0.5 * hurt[: self.n_agents].sum() + BONUS * won
+        )
         late = self.time >= self.episode_limit and not (won or lost)
-        info = {"battle_won": bool(won)} | ({"episode_limit": True} if late and self.tells_limit else {})
+        info = {"battle_won": bool(won)} | (
+            {"episode_limit": True} if late and self.tells_limit else {}
+        )
         return reward, bool(won or lost or late), info
 
     def close(self) -> None:
@@ -94,7 +104,9 @@ class Skirmish:
             return [1] + [0] * (self.n_actions - 1)
         there = self.at[i] + MOVES
         moves = ((there >= 0) & (there < [WIDTH, HEIGHT])).all(-1)
-        targets = (self._distance(i, slice(self.n_agents, None)) <= RANGE) & (self.health[self.n_agents :] > 0)
+        targets = (self._distance(i, slice(self.n_agents, None)) <= RANGE) & (
+            self.health[self.n_agents :] > 0
+        )
         return [0, 1, *moves.astype(int), *targets.astype(int)]
 
     def _seen_by(self, i: int) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""A Gymnasium-like environment with one vice, in one of its calls: what a watched process must survive."""
+"""A Gymnasium-like environment with one vice, in one of its calls: what a watched process must
+survive."""
 
 from __future__ import annotations
 
@@ -20,10 +21,17 @@ LENGTH = 5
 
 
 class Vicious(gymnasium.Env):
-    """Episodes of five steps, each of which earns 1. `where` is the call in which it does `what`."""
+    """Episodes of five steps, each of which earns 1. `where` is the call in which it does
+    `what`."""
 
     def __init__(
-        self, what: str = "", where: str = "", size: int = 2, endless: bool = False, lock: str = "", note: str = ""
+        self,
+        what: str = "",
+        where: str = "",
+        size: int = 2,
+        endless: bool = False,
+        lock: str = "",
+        note: str = "",
     ):
         self.observation_space = spaces.Box(-1.0, 1.0, (size,))
         self.action_space = spaces.Discrete(2)
@@ -33,7 +41,9 @@ class Vicious(gymnasium.Env):
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._do("init")
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict | None = None
+    ) -> tuple[np.ndarray, dict]:
         self.taken = 0
         self._do("reset")
         return np.zeros(self.observation_space.shape, np.float32), {}
@@ -130,7 +140,13 @@ class Shuffled:
         acted, over = self.agents, self.taken == LENGTH
         self.agents = [] if over else acted
         seen = {agent: np.zeros(2, np.float32) for agent in acted}
-        return seen, dict.fromkeys(acted, 1.0), dict.fromkeys(acted, over), dict.fromkeys(acted, False), {}
+        return (
+            seen,
+            dict.fromkeys(acted, 1.0),
+            dict.fromkeys(acted, over),
+            dict.fromkeys(acted, False),
+            {},
+        )
 
     def close(self) -> None:
         pass

@@ -1,4 +1,5 @@
-"""Several runs side by side: the same as each alone, whatever happens to them, and nothing left running."""
+"""Several runs side by side: the same as each alone, whatever happens to them, and nothing left
+running."""
 
 from __future__ import annotations
 
@@ -27,9 +28,15 @@ from shoal.store import folder as runs
 from shoal.sweep import processes, progress, vectorised
 
 # wide enough for XLA to spread a product over its threads, whose number then shows in the last bits
-WIDE = "ppo mpe/simple_spread --no-preset --games 64 --minibatches 1 --epochs 1 --evaluations 1 --eval-episodes 2"
+WIDE = (
+    "ppo mpe/simple_spread --no-preset --games 64 --minibatches 1 --epochs 1 --evaluations 1"
+    " --eval-episodes 2"
+)
 WIDE += " --steps 32000 --save-every 1600"
-TINY = "a2c test/identity --games 4 --window 5 --hidden 8 --layers 1 --evaluations 0 --eval-episodes 2 --steps 200"
+TINY = (
+    "a2c test/identity --games 4 --window 5 --hidden 8 --layers 1 --evaluations 0"
+    " --eval-episodes 2 --steps 200"
+)
 PATIENCE = 300.0  # seconds
 
 
@@ -43,7 +50,9 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def start(words: str, log: Path) -> subprocess.Popen:
     with log.open("a") as said:
-        return subprocess.Popen([sys.executable, "-m", "shoal", *words.split()], stdout=said, stderr=said)
+        return subprocess.Popen(
+            [sys.executable, "-m", "shoal", *words.split()], stdout=said, stderr=said
+        )
 
 
 def wait_until(happened, why: str) -> None:
@@ -73,11 +82,15 @@ def newest(run: Path) -> int:
 def logged(run: Path) -> list[dict]:
     """What was logged, but for the time it took."""
     lines = [json.loads(line) for line in (run / runs.METRICS).read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k not in ("seconds", "steps_per_second")} for line in lines]
+    return [
+        {k: v for k, v in line.items() if k not in ("seconds", "steps_per_second")}
+        for line in lines
+    ]
 
 
 def test_seeds_stopped_and_killed_end_as_each_alone_to_the_bit(tmp_path: Path) -> None:
-    """SIGTERM, resume, kill -9 of the one that watches, resume: the runs are those that nothing happened to."""
+    """SIGTERM, resume, kill -9 of the one that watches, resume: the runs are those that nothing
+    happened to."""
     whole, log = tmp_path / "group", tmp_path / "log"
     first = whole / "seed-3"
     one = start(f"train {WIDE} --seed 3 --seeds 2 --out {tmp_path} --name group", log)
@@ -114,10 +127,17 @@ def test_seeds_are_a_group_with_a_summary_that_is_not_run_again(
     assert main(["train", *words, "--seeds", "2"]) == 0
     assert (tmp_path / "group" / "curve.png").read_bytes()[:4] == b"\x89PNG"
     told = json.loads((tmp_path / "group" / "group.json").read_text())
-    scores = [json.loads((tmp_path / "group" / f"seed-{k}" / runs.SUMMARY).read_text())["scores"] for k in (0, 1)]
+    scores = [
+        json.loads((tmp_path / "group" / f"seed-{k}" / runs.SUMMARY).read_text())["scores"]
+        for k in (0, 1)
+    ]
     assert told["seeds"] == [0, 1] and list(told["scores"].values()) == scores
     (team,) = scores[0]
-    assert told["mean"][team] == pytest.approx((scores[0][team] + scores[1][team]) / 2) == told["iqm"][team]
+    assert (
+        told["mean"][team]
+        == pytest.approx((scores[0][team] + scores[1][team]) / 2)
+        == told["iqm"][team]
+    )
     assert told["deviation"][team] == pytest.approx(abs(scores[0][team] - scores[1][team]) / 2**0.5)
     assert "2 of 2 seeds finished" in capsys.readouterr().out
     assert main(["resume", str(tmp_path / "group")]) == 2
@@ -128,9 +148,25 @@ def test_seeds_are_a_group_with_a_summary_that_is_not_run_again(
 
 
 def test_a_group_of_hosted_environments_from_python(tmp_path: Path) -> None:
-    """One worker each where the runs take all cores, and callbacks are refused, as they could not follow."""
-    sizes = {"games": 2, "window": 5, "hidden": 8, "layers": 1, "minibatches": 1, "evaluations": 0, "eval_episodes": 1}
-    options: dict[str, Any] = {**sizes, "steps": 40, "seeds": 2, "out": str(tmp_path), "name": "group", "quiet": True}
+    """One worker each where the runs take all cores, and callbacks are refused, as they could not
+    follow."""
+    sizes = {
+        "games": 2,
+        "window": 5,
+        "hidden": 8,
+        "layers": 1,
+        "minibatches": 1,
+        "evaluations": 0,
+        "eval_episodes": 1,
+    }
+    options: dict[str, Any] = {
+        **sizes,
+        "steps": 40,
+        "seeds": 2,
+        "out": str(tmp_path),
+        "name": "group",
+        "quiet": True,
+    }
     result = shoal.train("ppo", "gym:CartPole-v1", **options)
     assert result.path == tmp_path / "group" and result.scores and not result.stopped
     saved = json.loads((tmp_path / "group" / "seed-1" / runs.CONFIG).read_text())["settings"]
@@ -141,24 +177,37 @@ def test_a_group_of_hosted_environments_from_python(tmp_path: Path) -> None:
         shoal.train("ppo", "gym:CartPole-v1", **options)
 
 
-def test_a_job_that_fails_leaves_the_others_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_that_fails_leaves_the_others_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
-    jobs = [processes.Job(bad, ["a2c", "test/identity", "--colour", "3"]), processes.Job(good, TINY.split())]
+    jobs = [
+        processes.Job(bad, ["a2c", "test/identity", "--colour", "3"]),
+        processes.Job(good, TINY.split()),
+    ]
     outcomes = processes.work(jobs)
     assert outcomes[good].state == progress.FINISHED
-    assert outcomes[bad].state == progress.FAILED and outcomes[bad].told.startswith("there is no option --colour")
+    assert outcomes[bad].state == progress.FAILED and outcomes[bad].told.startswith(
+        "there is no option --colour"
+    )
     assert "bad: failed: there is no option --colour" in capsys.readouterr().out
     stamp = (good / runs.SUMMARY).stat().st_mtime_ns
-    assert processes.work(jobs[1:], quiet=True)[good].state == progress.FINISHED  # and is not run again
+    # and is not run again
+    assert processes.work(jobs[1:], quiet=True)[good].state == progress.FINISHED
     assert (good / runs.SUMMARY).stat().st_mtime_ns == stamp
 
 
 def test_seeds_in_one_program_end_as_each_alone(tmp_path: Path) -> None:
     """What an accelerator does; a run that cannot begin is not waited for."""
-    words = "ppo test/mortal --torso gru --games 4 --window 5 --hidden 8 --layers 1 --minibatches 1 --evaluations 1"
+    words = (
+        "ppo test/mortal --torso gru --games 4 --window 5 --hidden 8 --layers 1 --minibatches 1"
+        " --evaluations 1"
+    )
     words += f" --eval-episodes 2 --steps 400 --devices 1 --out {tmp_path}"
     base, _ = assemble(words.split())
-    configs = [replace(base, settings=replace(base.settings, seed=k, name=f"seed-{k}")) for k in range(3)]
+    configs = [
+        replace(base, settings=replace(base.settings, seed=k, name=f"seed-{k}")) for k in range(3)
+    ]
     (tmp_path / "seed-1").mkdir()
     (tmp_path / "seed-1" / "thesis.tex").touch()
     outcomes = vectorised.work(configs, quiet=True)
@@ -168,8 +217,13 @@ def test_seeds_in_one_program_end_as_each_alone(tmp_path: Path) -> None:
         progress.FINISHED,
     ]
     for k in (0, 2):
-        trainer.train(replace(base, settings=replace(base.settings, seed=k, name=f"{k}")), quiet=True)
-        ours, theirs = (load_file(tmp_path / run / "policy/weights.safetensors") for run in (f"seed-{k}", f"{k}"))
+        trainer.train(
+            replace(base, settings=replace(base.settings, seed=k, name=f"{k}")), quiet=True
+        )
+        ours, theirs = (
+            load_file(tmp_path / run / "policy/weights.safetensors")
+            for run in (f"seed-{k}", f"{k}")
+        )
         for name, weights in theirs.items():
             np.testing.assert_allclose(ours[name], weights, atol=1e-5)
         assert [line["env_step"] for line in logged(tmp_path / f"seed-{k}")] == [
@@ -181,14 +235,18 @@ def test_only_what_never_was_trained_is_begun_anew(tmp_path: Path) -> None:
     job = processes.Job(tmp_path / "run", ["a2c", "test/identity"])
     anew = ["train", "a2c", "test/identity", "--out", str(tmp_path), "--name", "run"]
     assert processes.command(job) == anew
-    for left in ((), (runs.CONFIG + ".tmp",), (runs.CONFIG, runs.METRICS, runs.LOCK)):  # it was killed that early
+    # it was killed that early
+    for left in ((), (runs.CONFIG + ".tmp",), (runs.CONFIG, runs.METRICS, runs.LOCK)):
         job.path.mkdir()
         for name in left:
             (job.path / name).touch()
         assert processes.command(job) == anew and not job.path.exists()
     job.path.mkdir()
     (job.path / runs.CONFIG).touch()
-    with runs.locked(job.path), pytest.raises(ShoalError, match="is being trained by another process"):
+    with (
+        runs.locked(job.path),
+        pytest.raises(ShoalError, match="is being trained by another process"),
+    ):
         processes.command(job)
     (job.path / runs.POLICY).mkdir()
     with pytest.raises(ShoalError, match="is in the way"):

@@ -36,7 +36,9 @@ POLICY = (A2C, MAA2C, PPO, MAPPO, COMA, MFAC, VDAC)
 VALUE = (DQN, VDN, QMIX, CWQMIX, OWQMIX, QPLEX, QTRAN, MFQ)
 PATHWISE = (DDPG, MADDPG, TD3, MATD3, SAC, MASAC)
 FIXED = (Random, Frozen)  # play as they are
-ALGORITHMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (*POLICY, *VALUE, *PATHWISE, *FIXED, SelfPlay)}
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    kind.name: kind for kind in (*POLICY, *VALUE, *PATHWISE, *FIXED, SelfPlay)
+}
 ALIASES = {"ia2c": "a2c", "ippo": "ppo", "iql": "dqn"}  # the same object with several agents
 
 

@@ -26,16 +26,19 @@ class Algorithm:
         if not isinstance(spec.action, self.spaces):
             kinds = " and ".join(kind.__name__ for kind in self.spaces)
             raise ShoalError(
-                f"{self.name} plays {kinds} actions, but this game's are {type(spec.action).__name__}:"
+                f"{self.name} plays {kinds} actions, but this game's are"
+                f" {type(spec.action).__name__}:"
                 " choose another algorithm or other actions"
             )
         self.config, self.spec = config, spec
 
     def join(self, team: str, everybody: dict[str, Algorithm], games: int, origin: Any) -> None:
-        """Take a team's place in a run of so many games, knowing who else plays; `origin` as in the saved config."""
+        """Take a team's place in a run of so many games, knowing who else plays; `origin` as in the
+        saved config."""
 
     def origin(self) -> Any:
-        """What must be saved, as JSON, beside its config to make it again; None if its config says all."""
+        """What must be saved, as JSON, beside its config to make it again; None if its config says
+        all."""
         return None
 
     def check(self, share: Share) -> None:
@@ -43,12 +46,14 @@ class Algorithm:
 
     @classmethod
     def suited(cls, config: Any, share: Share) -> list[Fit]:
-        """What would fit that share where the config does not, for options that nobody asked for."""
+        """What would fit that share where the config does not, for options that nobody asked
+        for."""
         return []
 
     def protocol(self, share: Share) -> dict[str, Any]:
         """What a reader of its scores must know."""
-        return {"reward": "unused", "updates_per_step": 0}  # how often a step enters a gradient update
+        # how often a step enters a gradient update
+        return {"reward": "unused", "updates_per_step": 0}
 
     def init(self, rng: Rng) -> Any:
         """The learner: parameters, targets, optimisers, normalisers."""
@@ -58,7 +63,9 @@ class Algorithm:
         """What the policy remembers before its first view."""
         raise NotImplementedError
 
-    def act(self, learner: Any, key: Array, view: View, carry: Any, clock: Clock, greedy: bool) -> Decision:
+    def act(
+        self, learner: Any, key: Array, view: View, carry: Any, clock: Clock, greedy: bool
+    ) -> Decision:
         """Decide for every agent of every game."""
         raise NotImplementedError
 
@@ -74,12 +81,15 @@ class Algorithm:
         """Take a window in."""
         raise NotImplementedError
 
-    def learn(self, learner: Any, memory: Any, key: Array, clock: Clock) -> tuple[Any, Any, Metrics]:
+    def learn(
+        self, learner: Any, memory: Any, key: Array, clock: Clock
+    ) -> tuple[Any, Any, Metrics]:
         """Update from memory."""
         raise NotImplementedError
 
     def meet(self, learner: Any, learners: dict[str, Any], results: Results) -> tuple[Any, Metrics]:
-        """After an iteration: look at everybody's learners and results, as an opponent made of others does."""
+        """After an iteration: look at everybody's learners and results, as an opponent made of
+        others does."""
         return learner, {}
 
     def keep(self, learner: Any, carry: Any) -> Any:

@@ -32,7 +32,8 @@ class COMAConfig(OnPolicyConfig):
     reward: Literal["own", "mean", "sum"] = "mean"
     """What each agent learns from: its own reward, or the team's pooled by mean or sum."""
     normalise_advantage: bool = True
-    """Divide the advantages of each gradient step by their deviation + 1e-8; their mean is left as it is."""
+    """Divide the advantages of each gradient step by their deviation + 1e-8; their mean is left as
+    it is."""
     critic_epochs: int = 4
     """Passes of the critic over each window before the actor's."""
     critic_minibatches: int = 4
@@ -56,7 +57,8 @@ class COMAConfig(OnPolicyConfig):
 class Duel(eqx.Module):
     """Q in two nets: a value, and each action's advantage over their mean (Wang et al. 2016).
 
-    The value's error is the same for every action; kept out of the advantages it no longer drowns them.
+    The value's error is the same for every action; kept out of the advantages it no longer drowns
+    them.
     """
 
     value: Critic
@@ -73,7 +75,8 @@ class Duel(eqx.Module):
 
 
 class COMA(OnPolicy):
-    """One critic over an agent's own actions, given the others'; its policy's expectation is the baseline (eq. 4)."""
+    """One critic over an agent's own actions, given the others'; its policy's expectation is the
+    baseline (eq. 4)."""
 
     name = "coma"
     Config = COMAConfig
@@ -86,7 +89,10 @@ class COMA(OnPolicy):
         """Feed-forward, as in the paper: the actor remembers, the critic sees the state."""
         outs = {"value": 1, "advantage": self.spec.action.size}
         critics = {
-            name: Critic(self.torso(rng, "critic", "mlp"), Dense(rng, self.owner, self.config.hidden, size, gain=0.01))
+            name: Critic(
+                self.torso(rng, "critic", "mlp"),
+                Dense(rng, self.owner, self.config.hidden, size, gain=0.01),
+            )
             for name, size in outs.items()
         }
         return Duel(**critics)
@@ -94,7 +100,9 @@ class COMA(OnPolicy):
     def init_target(self, critic: Any) -> Duel:
         return jax.tree.map(jnp.copy, critic)
 
-    def policy(self, actor: Actor, scene: Scene, carry: Array, clock: Clock) -> tuple[Categorical, Array, Array]:
+    def policy(
+        self, actor: Actor, scene: Scene, carry: Array, clock: Clock
+    ) -> tuple[Categorical, Array, Array]:
         """With its floor of exploration: the policy that acts is the one that learns."""
         dist, features, carry = super().policy(actor, scene, carry, clock)
         return floored(dist, scene.view.legal, self.epsilon(clock)), features, carry
@@ -103,15 +111,20 @@ class COMA(OnPolicy):
         c = self.config
         return linear(c.epsilon, c.epsilon_end, c.epsilon_steps, clock.steps)
 
-    def learn(self, learner: Learner, memory: Rollout, key: Array, clock: Clock) -> tuple[Learner, Rollout, Metrics]:
+    def learn(
+        self, learner: Learner, memory: Rollout, key: Array, clock: Clock
+    ) -> tuple[Learner, Rollout, Metrics]:
         learner, memory, metrics = super().learn(learner, memory, key, clock)
         return learner, memory, metrics | {"epsilon": self.epsilon(clock)}
 
     def regress(
         self, learner: Learner, scene: Scene, end: Scene, memory: Rollout, key: Array, clock: Clock
     ) -> tuple[Array, Array]:
-        """Target Q of the actions taken; at instant T, whose actions are still to come, of actions drawn now."""
-        dist, _, _ = self.policy(learner.params["actor"], end, memory.window.carry_end.hidden, clock)
+        """Target Q of the actions taken; at instant T, whose actions are still to come, of actions
+        drawn now."""
+        dist, _, _ = self.policy(
+            learner.params["actor"], end, memory.window.carry_end.hidden, clock
+        )
         before, carry = self.critic(learner.target, scene, memory.carry)
         action = self.acted(as_input(dist.sample(key), self.spec), end.view)
         last, _ = self.critic(learner.target, end._replace(action=action), carry)
@@ -124,11 +137,15 @@ class COMA(OnPolicy):
         alone = self.critic_alone, ("critic",)
         return self.passes(*alone, learner, batch, key, clock, epochs, minibatches)[0]
 
-    def critic_alone(self, params: dict, learner: Learner, batch: Batch, clock: Clock) -> tuple[Array, Metrics]:
+    def critic_alone(
+        self, params: dict, learner: Learner, batch: Batch, clock: Clock
+    ) -> tuple[Array, Metrics]:
         q, _ = self.critic(params["critic"], batch.scene, batch.critic_carry[0])
         return self.critic_loss(pick(q, batch.record.raw), learner, batch), {}
 
-    def losses(self, params: dict, learner: Learner, batch: Batch, clock: Clock) -> tuple[Array, Metrics]:
+    def losses(
+        self, params: dict, learner: Learner, batch: Batch, clock: Clock
+    ) -> tuple[Array, Metrics]:
         dist, _, _ = self.policy(params["actor"], batch.scene, batch.actor_carry[0], clock)
         q, _ = self.critic(params["critic"], batch.scene, batch.critic_carry[0])
         taken = pick(q, batch.record.raw)
@@ -144,7 +161,9 @@ class COMA(OnPolicy):
         return actor - self.config.entropy * entropy + critic, metrics
 
     def updated(self, learner: Learner) -> Learner:
-        return learner._replace(target=follow(learner.target, learner.params["critic"], self.config.tau))
+        return learner._replace(
+            target=follow(learner.target, learner.params["critic"], self.config.tau)
+        )
 
 
 def expectation(dist: Any, q: Array) -> Array:

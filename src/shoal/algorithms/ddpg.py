@@ -1,4 +1,5 @@
-"""Deep deterministic policy gradient (DDPG; Lillicrap et al. 2016); discrete actions by Gumbel-softmax."""
+"""Deep deterministic policy gradient (DDPG; Lillicrap et al. 2016); discrete actions by
+Gumbel-softmax."""
 
 from __future__ import annotations
 
@@ -26,23 +27,27 @@ class DDPGConfig(PathwiseConfig):
     """DDPG's own settings beside the family's."""
 
     noise: float = 0.3
-    """Continuous actions: deviation of the exploring noise at the start, in units of half the range."""
+    """Continuous actions: deviation of the exploring noise at the start, in units of half the
+    range."""
     noise_end: float = 0.05
     """The same at the end of its schedule."""
     noise_steps: float = 500_000
     """Environment steps over which it falls."""
     epsilon: float = 0.0
-    """Probability of any legal action instead, all along: noise for discrete actions beside Gumbel's."""
+    """Probability of any legal action instead, all along: noise for discrete actions beside
+    Gumbel's."""
     temperature: float = 1.0
     """Discrete actions: of the Gumbel-softmax the actor learns through."""
     penalty: float = 1e-3
-    """Weight of the squared logits (discrete) or of what tanh squashes (continuous): keeps policies from saturating."""
+    """Weight of the squared logits (discrete) or of what tanh squashes (continuous): keeps policies
+    from saturating."""
     twin: bool = False
     """Two critics, of which the lower makes the target (TD3)."""
     delay: int = 1
     """Steps of the critic for each of the actor's (TD3)."""
     smoothing: float = 0.0
-    """Continuous actions: deviation of the noise on the target's actions, clipped at 2.5 times that (TD3)."""
+    """Continuous actions: deviation of the noise on the target's actions, clipped at 2.5 times that
+    (TD3)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,7 +73,8 @@ class DDPG(Pathwise):
         return policy.mode()
 
     def explore(self, policy: Any, key: Array, legal: Array, clock: Clock) -> Array:
-        """Before learning begins, and with probability ε after, anything; else the policy with its noise."""
+        """Before learning begins, and with probability ε after, anything; else the policy with its
+        noise."""
         key_noise, key_any, key_whether = jax.random.split(key, 3)
         tried = policy.explore(key_noise, self.noise(clock))
         chance = jnp.where(clock.steps < self.config.warmup, 1.0, self.config.epsilon)
@@ -76,18 +82,24 @@ class DDPG(Pathwise):
             anything = jax.random.uniform(key_any, tried.shape, minval=-1.0) * policy.legal
         else:
             anything = jax.nn.one_hot(uniform(legal).sample(key_any), self.spec.action.size)
-        return jnp.where(jax.random.uniform(key_whether, (*tried.shape[:-1], 1)) < chance, anything, tried)
+        return jnp.where(
+            jax.random.uniform(key_whether, (*tried.shape[:-1], 1)) < chance, anything, tried
+        )
 
     def noise(self, clock: Clock) -> Array:
         c = self.config
         return linear(c.noise, c.noise_end, c.noise_steps, clock.steps)
 
-    def improve(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics, Array]:
+    def improve(
+        self, learner: Learner, batch: Batch, key: Array, clock: Clock
+    ) -> tuple[Learner, Metrics, Array]:
         learner, metrics, wrong = super().improve(learner, batch, key, clock)
         noise = {"noise": self.noise(clock)} if isinstance(self.spec.action, Box) else {}
         return learner, metrics | noise | {"epsilon": jnp.float32(self.config.epsilon)}, wrong
 
-    def next_values(self, learner: Learner, scene: Scene, rivals: Array | None, key: Array) -> Array:
+    def next_values(
+        self, learner: Learner, scene: Scene, rivals: Array | None, key: Array
+    ) -> Array:
         """Of the target policies' best actions, smoothed if asked to."""
         actor = learner.target["actor"]
         policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))
@@ -98,13 +110,17 @@ class DDPG(Pathwise):
         scene = scene._replace(action=self.acted(action, scene.view), rivals=rivals)
         return jnp.stack(self.q(learner.target["critic"], scene)).min(0)[..., 0]
 
-    def actor_step(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics]:
+    def actor_step(
+        self, learner: Learner, batch: Batch, key: Array, clock: Clock
+    ) -> tuple[Learner, Metrics]:
         """Every `delay` steps."""
         if self.config.delay == 1:
             return super().actor_step(learner, batch, key, clock)
         turn = (learner.updates + 1) % self.config.delay == 0
         step = super().actor_step
-        learner, metrics = jax.lax.cond(turn, step, partial(_stay, step), learner, batch, key, clock)
+        learner, metrics = jax.lax.cond(
+            turn, step, partial(_stay, step), learner, batch, key, clock
+        )
         # Zero at the steps between: the mean over all steps is then that over the actor's own.
         return learner, {name: value * self.config.delay for name, value in metrics.items()}
 
@@ -112,13 +128,20 @@ class DDPG(Pathwise):
         self, params: dict, learner: Learner, batch: Batch, key: Array
     ) -> tuple[Array, tuple[Metrics, Array]]:
         """−Q of one's own action, the others' as they were."""
-        scene, actor, weight = self.now(batch, batch.window.rivals), params["actor"], batch.actor_weight
+        scene, actor, weight = (
+            self.now(batch, batch.window.rivals),
+            params["actor"],
+            batch.actor_weight,
+        )
         policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))
         own = policy.relaxed(key, self.config.temperature)
         q = self.q(learner.params["critic"][:1], self.with_own_actions(scene, own))[0][..., 0]
         loss = -(q * weight).sum()
         penalty = (self.saturation(policy) * weight).sum()
-        return loss + self.config.penalty * penalty, ({"actor_loss": loss, "saturation": penalty}, jnp.zeros(()))
+        return loss + self.config.penalty * penalty, (
+            {"actor_loss": loss, "saturation": penalty},
+            jnp.zeros(()),
+        )
 
     def saturation(self, policy: Any) -> Array:
         """`[T,B,N]` mean square of the logits, over legal actions only, or of what is squashed."""

@@ -1,4 +1,5 @@
-"""Deep Q-learning (DQN; Mnih et al. 2015), double (van Hasselt et al. 2016). With several agents: IQL (Tan 1993)."""
+"""Deep Q-learning (DQN; Mnih et al. 2015), double (van Hasselt et al. 2016). With several agents:
+IQL (Tan 1993)."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ from .ddpg import DDPG
 
 
 class MADDPG(DDPG):
-    """DDPG whose critics see the state and every agent's action; actors see their own observation alone."""
+    """DDPG whose critics see the state and every agent's action; actors see their own observation
+    alone."""
 
     name = "maddpg"
     central = True

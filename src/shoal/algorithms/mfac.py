@@ -34,7 +34,8 @@ class MFACConfig(COMAConfig):
 class MFAC(COMA):
     """COMA whose critic sees, of the others, only what they just did on average, and no state.
 
-    An agent's neighbours are all other members of its team who live, as in the authors' battle game.
+    An agent's neighbours are all other members of its team who live, as in the authors' battle
+    game.
     """
 
     name = "mfac"
@@ -42,11 +43,16 @@ class MFAC(COMA):
     critic_sees = (OBS, MEAN_ACTION, ID)
 
     def init_critic(self, rng: Rng) -> Any:
-        """A value and advantages on one torso, which remembers when the actor does: it sees no more of the game."""
+        """A value and advantages on one torso, which remembers when the actor does: it sees no more
+        of the game."""
         outs = self.spec.action.size + 1
-        return Critic(self.torso(rng, "critic"), Dense(rng, self.owner, self.config.hidden, outs, gain=0.01))
+        return Critic(
+            self.torso(rng, "critic"), Dense(rng, self.owner, self.config.hidden, outs, gain=0.01)
+        )
 
-    def critic(self, critic: Any, scene: Scene, carry: Array, features: Array | None = None) -> tuple[Array, Array]:
+    def critic(
+        self, critic: Any, scene: Scene, carry: Array, features: Array | None = None
+    ) -> tuple[Array, Array]:
         out, carry = super().critic(critic, scene, carry, features)
         return duel(out, scene.view.legal), carry
 

@@ -41,9 +41,11 @@ class MFQConfig(ValueConfig):
 
 
 class MFQ(Value):
-    """DQN whose utilities also see what the team just did on average, and whose policy is Boltzmann's.
+    """DQN whose utilities also see what the team just did on average, and whose policy is
+    Boltzmann's.
 
-    An agent's neighbours are all other members of its team who live, as in the authors' battle game.
+    An agent's neighbours are all other members of its team who live, as in the authors' battle
+    game.
     """
 
     name = "mfq"
@@ -61,7 +63,9 @@ class MFQ(Value):
         policy = boltzmann(q, legal, self.temperature(clock))
         return floored(policy, legal, self.epsilon(clock)).sample(key)
 
-    def improve(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics, Array]:
+    def improve(
+        self, learner: Learner, batch: Batch, key: Array, clock: Clock
+    ) -> tuple[Learner, Metrics, Array]:
         temperature = self.temperature(clock)
         losses = partial(self.losses, temperature=temperature)
         learner, metrics, wrong = self.descent(losses, learner, batch, clock)
@@ -70,10 +74,13 @@ class MFQ(Value):
     def losses(
         self, params: dict, learner: Learner, batch: Batch, temperature: Array | float | None = None
     ) -> tuple[Array, tuple[Metrics, Array]]:
-        """Squared errors about r + γ Σ π(a) Q(a), both the target's; π of the last temperature unless told."""
+        """Squared errors about r + γ Σ π(a) Q(a), both the target's; π of the last temperature
+        unless told."""
         c, legal = self.config, batch.window.view.legal
         online, follower, _ = self.unrolled(params, learner, batch)
         weighing = online if c.double else follower
-        policy = boltzmann(weighing, legal, c.temperature_end if temperature is None else temperature)
+        policy = boltzmann(
+            weighing, legal, c.temperature_end if temperature is None else temperature
+        )
         target = self.targets(batch, expectation(policy, follower))
         return self.regression(pick(online[:-1], batch.window.action), target, batch)

@@ -1,4 +1,5 @@
-"""An algorithm whose agents have nets: who owns the parameters, what each part sees, what is carried along."""
+"""An algorithm whose agents have nets: who owns the parameters, what each part sees, what is
+carried along."""
 
 from __future__ import annotations
 
@@ -12,7 +13,17 @@ from jax import Array
 from ..errors import ShoalError
 from ..learning.returns import counted
 from ..nets.conv import Cnn, ConvEncoder
-from ..nets.inputs import ID, LAST_ACTION, MEAN_ACTION, OBS, STATE, InputPart, Scene, as_input, width
+from ..nets.inputs import (
+    ID,
+    LAST_ACTION,
+    MEAN_ACTION,
+    OBS,
+    STATE,
+    InputPart,
+    Scene,
+    as_input,
+    width,
+)
 from ..nets.layers import Rng, owners
 from ..nets.mlp import Style
 from ..nets.torsos import TORSOS
@@ -35,7 +46,8 @@ class NetConfig:
     reward: Literal["own", "mean", "sum"] = "own"
     """What each agent learns from: its own reward, or the team's pooled by mean or sum."""
     torso: Literal["mlp", "gru"] = "mlp"
-    """Feed-forward, or recurrent: the last hidden layer is then a GRU, behind at least one that is dense."""
+    """Feed-forward, or recurrent: the last hidden layer is then a GRU, behind at least one that is
+    dense."""
     hidden: int = 64
     """Units per layer."""
     layers: int = 2
@@ -76,7 +88,8 @@ class Carry(NamedTuple):
 
 
 class Networked(Algorithm):
-    """An algorithm whose agents have nets: who owns them, what they see, what is carried from step to step."""
+    """An algorithm whose agents have nets: who owns them, what they see, what is carried from step
+    to step."""
 
     acts: ClassVar[str] = "actor"  # the part of the learner that decides
 
@@ -85,7 +98,11 @@ class Networked(Algorithm):
         self.owner = owners(config.sharing, spec)
         self.alike = len(set(self.owner)) < spec.n  # some agents have the same parameters
         self.told_apart = config.agent_id and self.alike
-        seen = (OBS, *((LAST_ACTION,) if config.last_action else ()), *((ID,) if self.told_apart else ()))
+        seen = (
+            OBS,
+            *((LAST_ACTION,) if config.last_action else ()),
+            *((ID,) if self.told_apart else ()),
+        )
         self.sees: dict[str, tuple[InputPart, ...]] = {"actor": seen}  # by part of the learner
 
     @property
@@ -110,14 +127,19 @@ class Networked(Algorithm):
         nothing = dict.fromkeys(learner._fields)
         return learner._replace(**nothing | {"params": {self.acts: learner.params[self.acts]}})
 
-    def torso(self, rng: Rng, part: str, kind: str = "", owner: tuple[int, ...] = (), more: int = 0) -> Any:
-        """A torso for what `part` sees and `more` numbers behind it; the kind and owners the config's, unless told."""
+    def torso(
+        self, rng: Rng, part: str, kind: str = "", owner: tuple[int, ...] = (), more: int = 0
+    ) -> Any:
+        """A torso for what `part` sees and `more` numbers behind it; the kind and owners the
+        config's, unless told."""
         c, sees, owner = self.config, self.sees[part], owner or self.owner
         ins, eye = width(sees, self.spec) + more, None
         if self.spec.pixels and OBS in sees:
             eye = ConvEncoder(rng, owner, self.spec.pixels, convolutions(c.channels), c.activation)
             ins += eye.size - self.spec.obs
-        inner = TORSOS[kind or c.torso](rng, owner, ins, c.hidden, c.layers, Style(c.activation, c.layer_norm))
+        inner = TORSOS[kind or c.torso](
+            rng, owner, ins, c.hidden, c.layers, Style(c.activation, c.layer_norm)
+        )
         return Cnn(eye, inner, sees.index(OBS)) if eye else inner
 
     def initial_carry(self, torso: Any, games: int) -> Carry:
@@ -127,10 +149,13 @@ class Networked(Algorithm):
 
     def scene(self, view: View, carry: Carry) -> Scene:
         """One instant, as nets see it while acting."""
-        return jax.tree.map(lambda x: x[None], Scene(self.seen(view), carry.last * ~view.first[:, None, None]))
+        return jax.tree.map(
+            lambda x: x[None], Scene(self.seen(view), carry.last * ~view.first[:, None, None])
+        )
 
     def seen(self, view: View) -> View:
-        """A view as nets see it: who was cut short alone is there once more, for the sake of its value."""
+        """A view as nets see it: who was cut short alone is there once more, for the sake of its
+        value."""
         return view._replace(alive=counted(view, self.config.reward)) if self.spec.leaves else view
 
     def next_carry(self, hidden: Array, action: Array, carry: Carry) -> Carry:
@@ -142,7 +167,8 @@ class Networked(Algorithm):
         return action * view.alive[..., None]
 
     def previous_actions(self, view: View, action: Array, before: Array) -> Array:
-        """`[T,B,N,A]` the action before each of these instants: `before` the first of them, then `action`."""
+        """`[T,B,N,A]` the action before each of these instants: `before` the first of them, then
+        `action`."""
         if not self.keeps_last:
             return jnp.zeros((*view.alive.shape, 0))
         led = jnp.concatenate([before, as_input(action, self.spec)])

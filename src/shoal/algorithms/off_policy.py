@@ -1,4 +1,5 @@
-"""What the off-policy families share: a replay, batches of windows from it, gradient steps, nets that follow."""
+"""What the off-policy families share: a replay, batches of windows from it, gradient steps, nets
+that follow."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class OffPolicyConfig(NetConfig):
     length: int = 8
     """Transitions of each such window."""
     burn_in: int = 0
-    """Recurrent nets: transitions at a window's start that only warm the memory up, unless an episode opens there."""
+    """Recurrent nets: transitions at a window's start that only warm the memory up, unless an
+    episode opens there."""
     updates: int = 32
     """Gradient steps each time a window of every game has been played."""
     tau: float = 0.005
@@ -62,11 +64,14 @@ class OffPolicyConfig(NetConfig):
         not_negative(self, "warmup", "burn_in")
         if self.n_step > self.length - self.burn_in:
             raise ShoalError(
-                f"{self.n_step} steps after a burn-in of {self.burn_in} do not fit a window of {self.length}:"
+                f"{self.n_step} steps after a burn-in of {self.burn_in} do not fit a window of"
+                f" {self.length}:"
                 " raise length, or lower n_step or burn_in"
             )
         if self.n_step > 1 and self.lam:
-            raise ShoalError("targets are of n_step rewards or of lam, not both: set n_step to 1 or lam to 0")
+            raise ShoalError(
+                "targets are of n_step rewards or of lam, not both: set n_step to 1 or lam to 0"
+            )
 
 
 class Learner(NamedTuple):
@@ -83,7 +88,8 @@ class Batch(NamedTuple):
     scene: Scene  # instants 0…T, without the actions at them
     reward: Array  # [T,B,N] as this learner pools it
     discount: Array  # [T,B,N]
-    weight: Array  # [T,B,N] of what is learnt from an agent's transition; adds up to 1 over all devices
+    # [T,B,N] of what is learnt from an agent's transition; adds up to 1 over all devices
+    weight: Array
     actor_weight: Array  # [T,B,N] the same where a living agent acted
     importance: Array  # [B] at most 1 over all devices
     rivals_after: Array  # [B,M]
@@ -106,21 +112,27 @@ class OffPolicy(Networked):
             fits.append(Fit("warmup", share.steps // 10, f"{share.steps:,} steps"))
         games, least = share.games * share.devices, c.length + 2
         if cls._slots(c, share) < least:
-            fits.append(Fit("capacity", games * least, f"windows of {c.length} steps of {games:,} games"))
+            fits.append(
+                Fit("capacity", games * least, f"windows of {c.length} steps of {games:,} games")
+            )
         return fits
 
     def check(self, share: Share) -> None:
         c = self.config
         if c.batch % share.devices:
             raise ShoalError(
-                f"{c.batch} windows cannot be shared evenly by {share.devices} devices: change batch or devices"
+                f"{c.batch} windows cannot be shared evenly by {share.devices} devices: change"
+                f" batch or devices"
             )
         if c.warmup >= share.steps:
-            raise ShoalError(f"{share.steps} steps end before learning begins: lower warmup, now {c.warmup}")
+            raise ShoalError(
+                f"{share.steps} steps end before learning begins: lower warmup, now {c.warmup}"
+            )
         slots = self._slots(c, share)
         if slots <= c.length + 1:
             raise ShoalError(
-                f"a capacity of {c.capacity} steps holds {slots} steps of each game, fewer than a window"
+                f"a capacity of {c.capacity} steps holds {slots} steps of each game, fewer than"
+                f" a window"
                 f" of {c.length} needs: raise capacity, or lower length or games"
             )
 
@@ -134,7 +146,7 @@ class OffPolicy(Networked):
         """Instants of each game: whole windows, so that writing one never wraps around."""
         return share.window * -(-config.capacity // (share.games * share.devices * share.window))
 
-    # -- learner ------------------------------------------------------------------------------------------------
+    # -- learner -----------------------------------------------------------------------------------
 
     def nets(self, rng: Rng) -> dict[str, Any]:
         """The parts of the learner."""
@@ -153,7 +165,7 @@ class OffPolicy(Networked):
         opt = {part: self.tx.init(net) for part, net in params.items()}
         return Learner(params, jax.tree.map(jnp.copy, self.follows(params)), opt, jnp.int32(0))
 
-    # -- memory -------------------------------------------------------------------------------------------------
+    # -- memory ------------------------------------------------------------------------------------
 
     @property
     def sees_rivals(self) -> bool:
@@ -167,14 +179,22 @@ class OffPolicy(Networked):
     def remember(self, memory: Replay, window: Window) -> Replay:
         return memory.put(window)
 
-    # -- learning -----------------------------------------------------------------------------------------------
+    # -- learning ----------------------------------------------------------------------------------
 
-    def learn(self, learner: Learner, memory: Replay, key: Array, clock: Clock) -> tuple[Learner, Replay, Metrics]:
+    def learn(
+        self, learner: Learner, memory: Replay, key: Array, clock: Clock
+    ) -> tuple[Learner, Replay, Metrics]:
         c = self.config
         ready = (clock.steps >= c.warmup) & (memory.windows(c.length + 1 + self.sees_rivals) > 0)
         study = partial(self._study, memory, key, clock)
-        learner, priority, metrics = jax.lax.cond(ready, study, partial(_wait, study), learner, memory.priority)
-        return learner, memory._replace(priority=priority), metrics | {"updates": ready * jnp.float32(c.updates)}
+        learner, priority, metrics = jax.lax.cond(
+            ready, study, partial(_wait, study), learner, memory.priority
+        )
+        return (
+            learner,
+            memory._replace(priority=priority),
+            metrics | {"updates": ready * jnp.float32(c.updates)},
+        )
 
     def _study(
         self, memory: Replay, key: Array, clock: Clock, learner: Learner, priority: Array
@@ -195,7 +215,9 @@ class OffPolicy(Networked):
         beta = c.importance + (1 - c.importance) * jnp.minimum(clock.progress, 1.0)
         count = c.batch // jax.lax.axis_size(AXIS)
         drawn = memory.draw(key_draw, count, c.length, self.sees_rivals, beta)
-        drawn = drawn._replace(importance=drawn.importance * (drawn.largest / largest(drawn.largest)))
+        drawn = drawn._replace(
+            importance=drawn.importance * (drawn.largest / largest(drawn.largest))
+        )
         learner, metrics, surprise = self.improve(learner, self.batch(drawn), key, clock)
         return (learner, memory.rank(drawn, surprise**c.priority).priority), metrics
 
@@ -222,7 +244,8 @@ class OffPolicy(Networked):
 
     def targets(self, batch: Batch, values: Array) -> Array:
         """`[T,B,…]` what is regressed to, from values `[T+1,B,N or 1]` of the instants."""
-        c, rows = self.config, values.shape[-1]  # one row: the pooled reward is the same for all agents
+        # one row: the pooled reward is the same for all agents
+        c, rows = self.config, values.shape[-1]
         reward, discount = batch.reward[..., :rows], batch.discount[..., :rows]
         if self.spec.leaves:
             reward, discount = settle(reward, discount, values, left(batch.window.view, c.reward))
@@ -231,7 +254,9 @@ class OffPolicy(Networked):
             return advantages(*parts, c.lam) + values[:-1]
         return n_step(*parts, c.n_step)
 
-    def improve(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics, Array]:
+    def improve(
+        self, learner: Learner, batch: Batch, key: Array, clock: Clock
+    ) -> tuple[Learner, Metrics, Array]:
         """One gradient step, its metrics, and how wrong `[B]` the learner was about each window."""
         raise NotImplementedError
 
@@ -239,7 +264,9 @@ class OffPolicy(Networked):
         self, learner: Learner, parts: tuple[str, ...], grads: dict[str, Any], clock: Clock
     ) -> tuple[Learner, Metrics]:
         """The learner after a step of these parts."""
-        rates = {part: annealed(self.rate(part), self.config.anneal, clock.progress) for part in parts}
+        rates = {
+            part: annealed(self.rate(part), self.config.anneal, clock.progress) for part in parts
+        }
         params, opt, norms = descend(self.tx, learner.params, learner.opt, grads, rates)
         return learner._replace(params=params, opt=opt), norms
 
@@ -263,8 +290,11 @@ def zeros(step: Any, *args: Any) -> Metrics:
     return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), metrics)
 
 
-def gradients(losses: Any, params: dict[str, Any], *rest: Any) -> tuple[dict[str, Any], Metrics, Array]:
-    """Of a loss that is each device's share: `(loss, (metrics, surprise))` of `params` and the rest."""
+def gradients(
+    losses: Any, params: dict[str, Any], *rest: Any
+) -> tuple[dict[str, Any], Metrics, Array]:
+    """Of a loss that is each device's share: `(loss, (metrics, surprise))` of `params` and the
+    rest."""
     grads, (metrics, surprise) = jax.grad(losses, has_aux=True)(params, *rest)
     grads, metrics = total((grads, metrics))
     return grads, metrics, surprise

@@ -1,4 +1,5 @@
-"""The policy family: on-policy actors, each with a critic that regresses to λ-returns of the window just played.
+"""The policy family: on-policy actors, each with a critic that regresses to λ-returns of the window
+just played.
 
 A member says what its critic sees, what it regresses to, and how its actor descends.
 """
@@ -45,9 +46,11 @@ class OnPolicyConfig(NetConfig):
     minibatches: int = 1
     """Gradient steps per pass; games are split when recurrent, (game, step) rows otherwise."""
     normalise_advantage: bool = True
-    """Give the window's advantages zero mean and unit variance (dividing by their deviation + 1e-8)."""
+    """Give the window's advantages zero mean and unit variance (dividing by their deviation +
+    1e-8)."""
     normalise_value: bool = True
-    """Let the critic predict returns in units of their running mean and deviation, which is taken for 0.01 at least."""
+    """Let the critic predict returns in units of their running mean and deviation, which is taken
+    for 0.01 at least."""
     share_torso: bool = False
     """Let the critic read the actor's last hidden layer instead of a torso of its own."""
     squash: bool = False
@@ -64,7 +67,9 @@ class Actor(eqx.Module):
     torso: Any
     head: Any
 
-    def __call__(self, parts: Parts, carry: Array, first: Array, legal: Array) -> tuple[Any, Array, Array]:
+    def __call__(
+        self, parts: Parts, carry: Array, first: Array, legal: Array
+    ) -> tuple[Any, Array, Array]:
         features, carry = self.torso(parts, carry, first)
         return self.head(features, legal), features, carry
 
@@ -107,8 +112,10 @@ class Batch(NamedTuple):
 
     scene: Scene
     record: Record
-    weight: Array  # [T,B,N] the actor's; adds up to 1 over all devices once it comes to a gradient step
-    critic_weight: Array  # [T,B,N] likewise the critic's: with a pooled reward, a team earns on when an agent is dead
+    # [T,B,N] the actor's; adds up to 1 over all devices once it comes to a gradient step
+    weight: Array
+    # [T,B,N] likewise the critic's: with a pooled reward, a team earns on when an agent is dead
+    critic_weight: Array
     target: Array  # [T,B,N] for the critic
     value: Array  # [T,B,N] the critic's output before any update, in its own unit then
     advantage: Array  # [T,B,N]
@@ -126,11 +133,15 @@ class OnPolicy(Networked):
     def __init__(self, config: OnPolicyConfig, spec: Spec):
         super().__init__(config, spec)
         own, central = config.reward == "own", STATE in self.critic_sees
-        needed = self.alike and own and central  # one state, but a value for each, whatever the actor is shown
-        own_value = needed or (self.told_apart and (own or OBS in self.critic_sees))  # else one for the team
+        # one state, but a value for each, whatever the actor is shown
+        needed = self.alike and own and central
+        # else one for the team
+        own_value = needed or (self.told_apart and (own or OBS in self.critic_sees))
         self.sees["critic"] = tuple(see for see in self.critic_sees if see is not ID or own_value)
         if config.share_torso and self.sees["critic"] != self.sees["actor"]:
-            raise ShoalError(f"{self.name}'s critic sees other inputs than its actor: share_torso must be off")
+            raise ShoalError(
+                f"{self.name}'s critic sees other inputs than its actor: share_torso must be off"
+            )
         self.critic_rows = 1 if self.sees["critic"] == (STATE,) and max(self.owner) == 0 else spec.n
         self.tx = adam(config.max_grad_norm)
 
@@ -146,7 +157,11 @@ class OnPolicy(Networked):
         rows, what = cls._rows(config, share)
         counts = {option: getattr(config, option) for option in cls.minibatches}
         to = f"{rows:,} {what} on each device"
-        return [Fit(name, divisor(rows, count), to) for name, count in counts.items() if count > 0 and rows % count]
+        return [
+            Fit(name, divisor(rows, count), to)
+            for name, count in counts.items()
+            if count > 0 and rows % count
+        ]
 
     def check(self, share: Share) -> None:
         rows, what = self._rows(self.config, share)
@@ -164,11 +179,13 @@ class OnPolicy(Networked):
             "updates_per_step": sum(getattr(self.config, name) for name in self.epochs),
         }
 
-    # -- nets ---------------------------------------------------------------------------------------------------
+    # -- nets --------------------------------------------------------------------------------------
 
     def init(self, rng: Rng) -> Learner:
         c = self.config
-        actor = Actor(self.torso(rng, "actor"), policy_head(rng, self.owner, c.hidden, self.spec, c.squash))
+        actor = Actor(
+            self.torso(rng, "actor"), policy_head(rng, self.owner, c.hidden, self.spec, c.squash)
+        )
         params = {"actor": actor, "critic": self.init_critic(rng)}
         opt = {part: self.tx.init(net) for part, net in params.items()}
         scale = ReturnNormaliser(jnp.zeros(()), jnp.ones(()), jnp.zeros(()))
@@ -181,22 +198,31 @@ class OnPolicy(Networked):
     def init_target(self, critic: Any) -> Any:
         return None
 
-    # -- acting -------------------------------------------------------------------------------------------------
+    # -- acting ------------------------------------------------------------------------------------
 
     def carry(self, learner: Learner, games: int) -> Carry:
         return self.initial_carry(learner.params["actor"].torso, games)
 
-    def act(self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool) -> Decision:
-        dist, _, hidden = self.policy(learner.params["actor"], self.scene(view, carry), carry.hidden, clock)
+    def act(
+        self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool
+    ) -> Decision:
+        dist, _, hidden = self.policy(
+            learner.params["actor"], self.scene(view, carry), carry.hidden, clock
+        )
         raw = dist.mode() if greedy else dist.sample(key)
         log_prob, action = dist.log_prob(raw)[0], dist.action(raw)[0]
         return Decision(action, self.next_carry(hidden, action, carry), Record(raw[0], log_prob))
 
-    def policy(self, actor: Actor, scene: Scene, carry: Array, clock: Clock) -> tuple[Any, Array, Array]:
-        """The acting policy at every instant of a scene, its torso's features, its carry after them."""
-        return actor(gather(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal)
+    def policy(
+        self, actor: Actor, scene: Scene, carry: Array, clock: Clock
+    ) -> tuple[Any, Array, Array]:
+        """The acting policy at every instant of a scene, its torso's features, its carry after
+        them."""
+        return actor(
+            gather(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal
+        )
 
-    # -- learning -----------------------------------------------------------------------------------------------
+    # -- learning ----------------------------------------------------------------------------------
 
     def memory(self, learner: Learner, share: Share) -> Rollout:
         return Rollout(learner.params["critic"].torso.carry(share.games, self.critic_rows))
@@ -204,7 +230,9 @@ class OnPolicy(Networked):
     def remember(self, memory: Rollout, window: Window) -> Rollout:
         return memory._replace(window=window)
 
-    def learn(self, learner: Learner, memory: Rollout, key: Array, clock: Clock) -> tuple[Learner, Rollout, Metrics]:
+    def learn(
+        self, learner: Learner, memory: Rollout, key: Array, clock: Clock
+    ) -> tuple[Learner, Rollout, Metrics]:
         key_regress, key_study, key_rows = jax.random.split(key, 3)
         learner, batch, carry = self.prepare(learner, memory, key_regress, clock)
         if not self.recurrent:
@@ -212,7 +240,14 @@ class OnPolicy(Networked):
         learner = self.study(learner, batch, key_study, clock)
         both = ("actor", "critic")
         learner, metrics = self.passes(
-            self.losses, both, learner, batch, key_rows, clock, self.config.epochs, self.config.minibatches
+            self.losses,
+            both,
+            learner,
+            batch,
+            key_rows,
+            clock,
+            self.config.epochs,
+            self.config.minibatches,
         )
         return learner, Rollout(carry), metrics
 
@@ -231,12 +266,17 @@ class OnPolicy(Networked):
         epochs: int,
         minibatches: int,
     ) -> tuple[Learner, Metrics]:
-        """Gradient steps of some parts of the learner, over shuffled minibatches; metrics are their means."""
+        """Gradient steps of some parts of the learner, over shuffled minibatches; metrics are their
+        means."""
         rows = _minibatches(key, batch.weight.shape[1], epochs, minibatches)
-        learner, metrics = jax.lax.scan(partial(self._update, losses, parts, batch, clock), learner, rows)
+        learner, metrics = jax.lax.scan(
+            partial(self._update, losses, parts, batch, clock), learner, rows
+        )
         return learner, jax.tree.map(jnp.mean, metrics)
 
-    def prepare(self, learner: Learner, memory: Rollout, key: Array, clock: Clock) -> tuple[Learner, Batch, Array]:
+    def prepare(
+        self, learner: Learner, memory: Rollout, key: Array, clock: Clock
+    ) -> tuple[Learner, Batch, Array]:
         """Targets and advantages of the whole window, before any update."""
         window, c = memory.window, self.config
         reward, discount = pool(window.reward, window.discount, c.reward)
@@ -253,7 +293,11 @@ class OnPolicy(Networked):
             mean, variance = moments(adv, shares(weight))
             adv = (adv - mean) / (jnp.sqrt(variance) + 1e-8)
         carries = window.carry.hidden[None], memory.carry[None]
-        return learner, Batch(scene, window.record, weight, critic_weight, target, value, adv, *carries), carry
+        return (
+            learner,
+            Batch(scene, window.record, weight, critic_weight, target, value, adv, *carries),
+            carry,
+        )
 
     def _scenes(self, window: Window) -> tuple[Scene, Scene]:
         """Instants 0…T-1 with their actions, and instant T alone."""
@@ -277,23 +321,40 @@ class OnPolicy(Networked):
             values = learner.scale.up(values)
         return jnp.broadcast_to(values, memory.window.view.reward.shape), carry
 
-    def critic(self, critic: Any, scene: Scene, carry: Array, features: Array | None = None) -> tuple[Array, Array]:
-        """The critic's outputs at every instant of a scene, `[T,B,N or 1,…]`; `features` are the actor's."""
+    def critic(
+        self, critic: Any, scene: Scene, carry: Array, features: Array | None = None
+    ) -> tuple[Array, Array]:
+        """The critic's outputs at every instant of a scene, `[T,B,N or 1,…]`; `features` are the
+        actor's."""
         if self.config.share_torso and features is not None:
             return critic((features,), carry, scene.view.first)
         return critic(gather(self.sees["critic"], scene, self.spec), carry, scene.view.first)
 
     def _update(
-        self, losses: Callable, parts: tuple[str, ...], batch: Batch, clock: Clock, learner: Learner, rows: Array
+        self,
+        losses: Callable,
+        parts: tuple[str, ...],
+        batch: Batch,
+        clock: Clock,
+        learner: Learner,
+        rows: Array,
     ) -> tuple[Learner, Metrics]:
         """One gradient step on some rows."""
         c = self.config
         if len(rows) < batch.weight.shape[1]:
             batch = jax.tree.map(lambda x: x.at[:, rows].get(mode="promise_in_bounds"), batch)
-        batch = batch._replace(weight=shares(batch.weight), critic_weight=shares(batch.critic_weight))
-        grads, metrics = total(jax.grad(losses, has_aux=True)(learner.params, learner, batch, clock))
+        batch = batch._replace(
+            weight=shares(batch.weight), critic_weight=shares(batch.critic_weight)
+        )
+        grads, metrics = total(
+            jax.grad(losses, has_aux=True)(learner.params, learner, batch, clock)
+        )
         rates = {"actor": c.lr, "critic": c.critic_lr or c.lr}
-        rates = {part: annealed(rate, c.anneal, clock.progress) for part, rate in rates.items() if part in parts}
+        rates = {
+            part: annealed(rate, c.anneal, clock.progress)
+            for part, rate in rates.items()
+            if part in parts
+        }
         params, opt, norms = descend(self.tx, learner.params, learner.opt, grads, rates)
         learner = learner._replace(params=params, opt=opt)
         return self.updated(learner), metrics | norms
@@ -302,7 +363,9 @@ class OnPolicy(Networked):
         """What follows a gradient step."""
         return learner
 
-    def losses(self, params: dict, learner: Learner, batch: Batch, clock: Clock) -> tuple[Array, Metrics]:
+    def losses(
+        self, params: dict, learner: Learner, batch: Batch, clock: Clock
+    ) -> tuple[Array, Metrics]:
         """The member's losses, each device's share, summed."""
         dist, features, _ = self.policy(params["actor"], batch.scene, batch.actor_carry[0], clock)
         values, _ = self.critic(params["critic"], batch.scene, batch.critic_carry[0], features)
@@ -326,20 +389,26 @@ class OnPolicy(Networked):
 
 
 def _fold_time(batch: Batch) -> Batch:
-    """`[T,B,…]` -> `[1,T·B,…]`: nothing is recurrent, so every step is a row of its own. Carries are empty."""
+    """`[T,B,…]` -> `[1,T·B,…]`: nothing is recurrent, so every step is a row of its own. Carries
+    are empty."""
     count = batch.weight.shape[0] * batch.weight.shape[1]
     folded = jax.tree.map(
-        lambda x: x.reshape(1, count, *x.shape[2:]), batch._replace(actor_carry=None, critic_carry=None)
+        lambda x: x.reshape(1, count, *x.shape[2:]),
+        batch._replace(actor_carry=None, critic_carry=None),
     )
-    empty = {k: jnp.zeros((1, count, *getattr(batch, k).shape[2:])) for k in ("actor_carry", "critic_carry")}
+    empty = {
+        k: jnp.zeros((1, count, *getattr(batch, k).shape[2:]))
+        for k in ("actor_carry", "critic_carry")
+    }
     return folded._replace(**empty)
 
 
 def _minibatches(key: Array, rows: int, epochs: int, minibatches: int) -> Array:
     """Row numbers `[epochs·minibatches, rows/minibatches]`: each epoch is a shuffle of all rows.
 
-    One sort of plain integers per epoch, each a row number below random bits; `jax.random.permutation` sorts pairs,
-    several times. Rows that draw the same bits keep their order, which matters only at a minibatch's edge.
+    One sort of plain integers per epoch, each a row number below random bits;
+    `jax.random.permutation` sorts pairs, several times. Rows that draw the same bits keep their
+    order, which matters only at a minibatch's edge.
     """
     low = jnp.uint32((1 << max(rows - 1, 1).bit_length()) - 1)
     tickets = jax.random.bits(key, (epochs, rows)) & ~low | jnp.arange(rows, dtype=jnp.uint32)

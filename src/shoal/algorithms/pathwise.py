@@ -1,7 +1,8 @@
-"""The pathwise family: an actor climbs the gradient of a critic with respect to the agent's own action.
+"""The pathwise family: an actor climbs the gradient of a critic with respect to the agent's own
+action.
 
-A member says what its policies are, what the critic expects of the next instant and what the actor descends; its
-central form differs in what the critic sees.
+A member says what its policies are, what the critic expects of the next instant and what the actor
+descends; its central form differs in what the critic sees.
 """
 
 from __future__ import annotations
@@ -15,7 +16,19 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..errors import ShoalError
-from ..nets.inputs import ACTION, ID, JOINT_ACTION, OBS, RIVALS_ACTION, STATE, Scene, as_action, as_input, gather, width
+from ..nets.inputs import (
+    ACTION,
+    ID,
+    JOINT_ACTION,
+    OBS,
+    RIVALS_ACTION,
+    STATE,
+    Scene,
+    as_action,
+    as_input,
+    gather,
+    width,
+)
 from ..nets.layers import Dense, Rng, owners
 from ..nets.mlp import Mlp, Parts, Style
 from ..types import Clock, Decision, Spec, View
@@ -66,18 +79,27 @@ class Critic(eqx.Module):
 
 
 class Pathwise(OffPolicy):
-    """The family. Members give `head`, `next_values`, `actor_loss`, and `bonus` where acting itself earns."""
+    """The family. Members give `head`, `next_values`, `actor_loss`, and `bonus` where acting itself
+    earns."""
 
     central: ClassVar[bool] = False  # critics see the state and every agent's action
 
     def __init__(self, config: Any, spec: Spec):
         super().__init__(config, spec)
         if config.rivals and not self.central:
-            raise ShoalError(f"{self.name}'s critics are each agent's own: rivals must be off, or take ma{self.name}")
+            raise ShoalError(
+                f"{self.name}'s critics are each agent's own: rivals must be off,"
+                f" or take ma{self.name}"
+            )
         self.critic_owner = owners(config.critic_sharing or config.sharing, spec)
         pooled, alike = config.reward != "own", len(set(self.critic_owner)) == 1
-        self.team_critic = self.central and pooled and alike and self.outs == 1  # one value serves all agents
-        told_apart = spec.n > 1 and len(set(self.critic_owner)) < spec.n and (self.central or config.agent_id)
+        # one value serves all agents
+        self.team_critic = self.central and pooled and alike and self.outs == 1
+        told_apart = (
+            spec.n > 1
+            and len(set(self.critic_owner)) < spec.n
+            and (self.central or config.agent_id)
+        )
         own = () if self.team_critic else (OBS, *((ID,) if told_apart else ()))  # whose value it is
         self.sees["critic"] = ((STATE,) if self.central else ()) + own
         self.sees["action"] = (*self.acted_sees, *((RIVALS_ACTION,) if config.rivals else ()))
@@ -92,7 +114,7 @@ class Pathwise(OffPolicy):
         """Numbers a critic answers with: one Q, or one for each of the agent's own actions."""
         return 1
 
-    # -- nets ---------------------------------------------------------------------------------------------------
+    # -- nets --------------------------------------------------------------------------------------
 
     def nets(self, rng: Rng) -> dict[str, Any]:
         actor = Actor(self.torso(rng, "actor"), self.head(rng))
@@ -112,7 +134,9 @@ class Pathwise(OffPolicy):
         c, owner, acted = self.config, self.critic_owner, width(self.sees["action"], self.spec)
         if self.recurrent and not self.central:
             memory = self.torso(rng, "critic", owner=owner)
-            torso = Mlp(rng, owner, c.hidden + acted, c.hidden, c.layers, Style(c.activation, c.layer_norm))
+            torso = Mlp(
+                rng, owner, c.hidden + acted, c.hidden, c.layers, Style(c.activation, c.layer_norm)
+            )
         else:
             memory, torso = None, self.torso(rng, "critic", "mlp", owner, acted)
         return Critic(memory, torso, Dense(rng, owner, c.hidden, self.outs, gain=1.0))
@@ -120,12 +144,14 @@ class Pathwise(OffPolicy):
     def rate(self, part: str) -> float:
         return self.config.critic_lr or self.config.lr if part == "critic" else self.config.lr
 
-    # -- acting -------------------------------------------------------------------------------------------------
+    # -- acting ------------------------------------------------------------------------------------
 
     def carry(self, learner: Learner, games: int) -> Carry:
         return self.initial_carry(learner.params["actor"].torso, games)
 
-    def act(self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool) -> Decision:
+    def act(
+        self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool
+    ) -> Decision:
         policy, hidden = self.policy(learner.params["actor"], self.scene(view, carry), carry.hidden)
         unit = (self.greedy(policy) if greedy else self.explore(policy, key, view.legal, clock))[0]
         action = as_action(unit, self.spec)
@@ -133,7 +159,9 @@ class Pathwise(OffPolicy):
 
     def policy(self, actor: Actor, scene: Scene, carry: Array) -> tuple[Any, Array]:
         """The policy at every instant of a scene, and the carry after them."""
-        return actor(gather(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal)
+        return actor(
+            gather(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal
+        )
 
     def greedy(self, policy: Any) -> Array:
         """`[T,B,N,A]` what it thinks best, as nets read it."""
@@ -143,9 +171,11 @@ class Pathwise(OffPolicy):
         """`[T,B,N,A]` what it tries while training."""
         raise NotImplementedError
 
-    # -- learning -----------------------------------------------------------------------------------------------
+    # -- learning ----------------------------------------------------------------------------------
 
-    def improve(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics, Array]:
+    def improve(
+        self, learner: Learner, batch: Batch, key: Array, clock: Clock
+    ) -> tuple[Learner, Metrics, Array]:
         """The critic's step, then the actor's against the new critic, then the targets'."""
         key_critic, key_actor = jax.random.split(key)
         parts = {"critic": learner.params["critic"]}
@@ -154,7 +184,9 @@ class Pathwise(OffPolicy):
         learner, more = self.actor_step(learner, batch, key_actor, clock)
         return self.followed(learner), metrics | norms | more, wrong
 
-    def actor_step(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics]:
+    def actor_step(
+        self, learner: Learner, batch: Batch, key: Array, clock: Clock
+    ) -> tuple[Learner, Metrics]:
         """The actor's step, with every other part but the critic."""
         parts = {part: net for part, net in learner.params.items() if part != "critic"}
         grads, metrics, _ = gradients(self.actor_loss, parts, learner, batch, key)
@@ -166,30 +198,43 @@ class Pathwise(OffPolicy):
     ) -> tuple[Array, tuple[Metrics, Array]]:
         """Squared errors of every critic, each device's share."""
         target = jax.lax.stop_gradient(self.aims(learner, batch, key))
-        qs = [self.chosen(q, batch) for q in self.q(params["critic"], self.now(batch, batch.window.rivals))]
+        qs = [
+            self.chosen(q, batch)
+            for q in self.q(params["critic"], self.now(batch, batch.window.rivals))
+        ]
         weight = batch.weight.sum(-1, keepdims=True) if self.team_critic else batch.weight
         loss = sum((0.5 * (q - target) ** 2 * weight * batch.importance[:, None]).sum() for q in qs)
         metrics = {"critic_loss": loss, "q": (qs[0] * weight).sum()}
         return jnp.asarray(loss), (metrics, surprise(qs[0] - target, weight))
 
     def aims(self, learner: Learner, batch: Batch, key: Array) -> Array:
-        """`[T,B,N or 1]` what the critics regress to: a step passed on the way earns its bonus beside its reward.
+        """`[T,B,N or 1]` what the critics regress to: a step passed on the way earns its bonus
+        beside its reward.
 
-        The first does not: its action is given. Nor does the last instant, whose value has it already.
+        The first does not: its action is given. Nor does the last instant, whose value has it
+        already.
         """
-        rivals = jnp.concatenate([batch.window.rivals, batch.rivals_after[None]]) if self.sees_rivals else None
+        rivals = (
+            jnp.concatenate([batch.window.rivals, batch.rivals_after[None]])
+            if self.sees_rivals
+            else None
+        )
         values = self.next_values(learner, batch.scene, rivals, key)
         if self.config.n_step == 1 and not self.config.lam:  # no step between
             return self.targets(batch, values)
         bonus = self.bonus(learner, batch.scene, key)[:-1]
         return self.targets(batch._replace(reward=batch.reward + bonus), values) - bonus
 
-    def next_values(self, learner: Learner, scene: Scene, rivals: Array | None, key: Array) -> Array:
-        """`[T+1,B,N or 1]` what the target critics expect of every instant, each agent acting on its policy."""
+    def next_values(
+        self, learner: Learner, scene: Scene, rivals: Array | None, key: Array
+    ) -> Array:
+        """`[T+1,B,N or 1]` what the target critics expect of every instant, each agent acting on
+        its policy."""
         raise NotImplementedError
 
     def bonus(self, learner: Learner, scene: Scene, key: Array) -> Array:
-        """`[T+1,B,N or 1]` what acting earns at every instant beside the reward, counted in `next_values`: nothing."""
+        """`[T+1,B,N or 1]` what acting earns at every instant beside the reward, counted in
+        `next_values`: nothing."""
         return jnp.zeros((*scene.view.first.shape, 1))
 
     def actor_loss(
@@ -205,7 +250,9 @@ class Pathwise(OffPolicy):
     def now(self, batch: Batch, rivals: Array) -> Scene:
         """Instants 0…T-1 with what was done there; an agent that is not there does nothing."""
         scene = jax.tree.map(lambda x: x[:-1], batch.scene)
-        return scene._replace(action=self.acted(as_input(batch.window.action, self.spec), scene.view), rivals=rivals)
+        return scene._replace(
+            action=self.acted(as_input(batch.window.action, self.spec), scene.view), rivals=rivals
+        )
 
     def q(self, critics: tuple[Critic, ...], scene: Scene) -> list[Array]:
         """`[T,B,N or 1,outs]` of each critic."""
@@ -213,12 +260,15 @@ class Pathwise(OffPolicy):
         return [critic(seen, actions, scene.view.first) for critic in critics]
 
     def with_own_actions(self, scene: Scene, own: Array) -> Scene:
-        """A scene in which each agent, in its own eyes, does `own [T,B,N,A]` while the others do as they did."""
+        """A scene in which each agent, in its own eyes, does `own [T,B,N,A]` while the others do as
+        they did."""
         own = self.acted(own, scene.view)
         if not self.central:
             return scene._replace(action=own)
         mine = jnp.eye(self.spec.n)[:, :, None]
-        return scene._replace(action=scene.action[..., None, :, :] * (1 - mine) + own[..., None, :] * mine)
+        return scene._replace(
+            action=scene.action[..., None, :, :] * (1 - mine) + own[..., None, :] * mine
+        )
 
     def start(self, torso: Any, scene: Scene) -> Array:
         """The carry at a drawn window's first instant."""

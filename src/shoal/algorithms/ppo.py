@@ -1,4 +1,5 @@
-"""Proximal policy optimisation (PPO; Schulman et al. 2017). With several agents: IPPO (de Witt et al. 2020)."""
+"""Proximal policy optimisation (PPO; Schulman et al. 2017). With several agents: IPPO (de Witt et
+al. 2020)."""
 
 from __future__ import annotations
 
@@ -35,9 +36,12 @@ class PPO(OnPolicy):
     def actor_loss(self, dist: Any, batch: Batch) -> tuple[Array, Metrics]:
         clip = self.config.clip
         log_ratio = dist.log_prob(batch.record.raw) - batch.record.log_prob
-        log_ratio = jnp.where(batch.weight > 0, log_ratio, 0.0)  # of the dead it may be anything, and inf · 0 is NaN
+        # of the dead it may be anything, and inf · 0 is NaN
+        log_ratio = jnp.where(batch.weight > 0, log_ratio, 0.0)
         ratio = jnp.exp(log_ratio)
-        gain = jnp.minimum(ratio * batch.advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * batch.advantage)
+        gain = jnp.minimum(
+            ratio * batch.advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * batch.advantage
+        )
         metrics = {
             "approx_kl": ((ratio - 1 - log_ratio) * batch.weight).sum(),
             "clip_fraction": ((jnp.abs(ratio - 1) > clip) * batch.weight).sum(),
@@ -48,5 +52,10 @@ class PPO(OnPolicy):
         clip = self.config.clip_value
         if not clip:
             return super().critic_loss(value, learner, batch)
-        target, near = self.unit(learner, batch.target), batch.value + jnp.clip(value - batch.value, -clip, clip)
-        return (0.5 * jnp.maximum((value - target) ** 2, (near - target) ** 2) * batch.critic_weight).sum()
+        target, near = (
+            self.unit(learner, batch.target),
+            batch.value + jnp.clip(value - batch.value, -clip, clip),
+        )
+        return (
+            0.5 * jnp.maximum((value - target) ** 2, (near - target) ** 2) * batch.critic_weight
+        ).sum()

@@ -31,7 +31,8 @@ class QPLEXConfig(MixConfig):
 
 
 class QPLEX(QMIX):
-    """QMIX whose mixer is dueling: any joint values whose best action is each agent's own best (eq. 6-10)."""
+    """QMIX whose mixer is dueling: any joint values whose best action is each agent's own best (eq.
+    6-10)."""
 
     name = "qplex"
     Config = QPLEXConfig

@@ -37,7 +37,8 @@ class QTRANConfig(MixConfig):
 
 
 class QTRAN(Value):
-    """A free joint value, and a sum of utilities that is held to agree with it on what is best (eq. 4-7)."""
+    """A free joint value, and a sum of utilities that is held to agree with it on what is best (eq.
+    4-7)."""
 
     name = "qtran"
     Config = QTRANConfig
@@ -46,13 +47,18 @@ class QTRAN(Value):
 
     def mixer(self, rng: Rng) -> dict[str, Any]:
         size, state, hyper = self.spec.n * self.spec.action.size, self.spec.state, self.config.hyper
-        return {"joint": Hyper(rng, state + size, 1, hyper, hyper), "value": Hyper(rng, state, 1, hyper, hyper)}
+        return {
+            "joint": Hyper(rng, state + size, 1, hyper, hyper),
+            "value": Hyper(rng, state, 1, hyper, hyper),
+        }
 
     def joint(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
         """Q of the joint action itself, not of utilities."""
         return params["joint"](view.state, together(action, view, self.spec))
 
-    def losses(self, params: dict, learner: Learner, batch: Batch) -> tuple[Array, tuple[Metrics, Array]]:
+    def losses(
+        self, params: dict, learner: Learner, batch: Batch
+    ) -> tuple[Array, tuple[Metrics, Array]]:
         online, follower, ahead = self.unrolled(params, learner, batch)
         view, action = batch.scene.view, batch.window.action
         now = jax.tree.map(lambda x: x[:-1], view)
@@ -62,8 +68,11 @@ class QTRAN(Value):
         top = best(online[:-1], now.legal)
         fixed = jax.lax.stop_gradient
         value = params["value"](now.state)
-        gaps = [  # sum of utilities + V - Q, at the agents' own best actions and at those taken (eq. 4)
-            taken(online[:-1], a, now).sum(-1, keepdims=True) + value - fixed(self.joint(params, online, a, now))
+        # sum of utilities + V - Q, at the agents' own best actions and at those taken (eq. 4)
+        gaps = [
+            taken(online[:-1], a, now).sum(-1, keepdims=True)
+            + value
+            - fixed(self.joint(params, online, a, now))
             for a in (top, action)
         ]
         weight = self.weight(batch) * batch.importance[:, None]

@@ -1,4 +1,5 @@
-"""Soft actor-critic (SAC; Haarnoja et al. 2018); discrete actions by expectation (Christodoulou 2019)."""
+"""Soft actor-critic (SAC; Haarnoja et al. 2018); discrete actions by expectation (Christodoulou
+2019)."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class SACConfig(PathwiseConfig):
     entropy: float = 0.2
     """Discrete actions: the entropy it is driven to, as a share of that of the uniform policy."""
     entropy_per_dimension: float = -1.0
-    """Continuous actions: the entropy it is driven to, per dimension, with the bounds at -1 and 1."""
+    """Continuous actions: the entropy it is driven to, per dimension, with the bounds at -1 and
+    1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -39,7 +41,8 @@ class SACConfig(PathwiseConfig):
 
 
 class SAC(Pathwise):
-    """A stochastic actor climbs the lower of two Q plus its own entropy, weighed by a temperature that is learnt."""
+    """A stochastic actor climbs the lower of two Q plus its own entropy, weighed by a temperature
+    that is learnt."""
 
     name = "sac"
     Config = SACConfig
@@ -59,7 +62,8 @@ class SAC(Pathwise):
 
     @property
     def acted_sees(self) -> tuple:
-        """Where a critic answers for each of the agent's own actions, it is shown only the others'."""
+        """Where a critic answers for each of the agent's own actions, it is shown only the
+        others'."""
         if self.discrete:
             return (OTHERS_ACTION,) if self.central else ()
         return super().acted_sees
@@ -81,7 +85,8 @@ class SAC(Pathwise):
         return self.unit(policy, policy.mode())
 
     def explore(self, policy: Any, key: Array, legal: Array, clock: Clock) -> Array:
-        """Its own draws; before learning begins those of a policy that has not learnt, which are near uniform."""
+        """Its own draws; before learning begins those of a policy that has not learnt, which are
+        near uniform."""
         return self.unit(policy, policy.sample(key))
 
     def unit(self, policy: Categorical | Gaussian, raw: Array) -> Array:
@@ -94,7 +99,9 @@ class SAC(Pathwise):
         outs = super().q(critics, scene)
         return [duel(out, scene.view.legal) for out in outs] if self.discrete else outs
 
-    def next_values(self, learner: Learner, scene: Scene, rivals: Array | None, key: Array) -> Array:
+    def next_values(
+        self, learner: Learner, scene: Scene, rivals: Array | None, key: Array
+    ) -> Array:
         """min Q + α·entropy of the present policies."""
         policy, raw = self.drawn(learner, scene, key)
         bonus = self.bonus(learner, scene, key)
@@ -103,7 +110,8 @@ class SAC(Pathwise):
         return ((jnp.exp(policy.log_probs) * q).sum(-1) if self.discrete else q[..., 0]) + bonus
 
     def bonus(self, learner: Learner, scene: Scene, key: Array) -> Array:
-        """α·entropy of the living, where continuous −α log π of the draw; a critic of the team counts everybody's."""
+        """α·entropy of the living, where continuous −α log π of the draw; a critic of the team
+        counts everybody's."""
         policy, raw = self.drawn(learner, scene, key)
         entropy = policy.entropy() if self.discrete else -policy.log_prob(raw)
         bonus = jnp.exp(learner.params["alpha"]) * entropy * scene.view.alive
@@ -122,20 +130,36 @@ class SAC(Pathwise):
         self, params: dict, learner: Learner, batch: Batch, key: Array
     ) -> tuple[Array, tuple[Metrics, Array]]:
         """α·log π − min Q, and of the temperature log α·(entropy − the one aimed at)."""
-        scene, actor, weight = self.now(batch, batch.window.rivals), params["actor"], batch.actor_weight
+        scene, actor, weight = (
+            self.now(batch, batch.window.rivals),
+            params["actor"],
+            batch.actor_weight,
+        )
         policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))
         alpha = jnp.exp(jax.lax.stop_gradient(params["alpha"]))
         critics = learner.params["critic"]
         if self.discrete:
             q = jnp.stack(self.q(critics, scene)).min(0)
             loss = (jnp.exp(policy.log_probs) * (alpha * policy.log_probs - q)).sum(-1)
-            entropy, aim = policy.entropy(), self.config.entropy * jnp.log(scene.view.legal.sum(-1).clip(1))
+            entropy, aim = (
+                policy.entropy(),
+                self.config.entropy * jnp.log(scene.view.legal.sum(-1).clip(1)),
+            )
         else:
             raw = policy.sample(key)
-            q = jnp.stack(self.q(critics, self.with_own_actions(scene, self.unit(policy, raw)))).min(0)[..., 0]
+            q = jnp.stack(
+                self.q(critics, self.with_own_actions(scene, self.unit(policy, raw)))
+            ).min(0)[..., 0]
             log_prob = policy.log_prob(raw)
             loss, entropy = alpha * log_prob - q, -log_prob
             aim = self.config.entropy_per_dimension * policy.used.sum(-1)
-        actor_loss, gap = (loss * weight).sum(), (jax.lax.stop_gradient(entropy - aim) * weight).sum()
-        metrics = {"actor_loss": actor_loss, "entropy": (entropy * weight).sum(), "alpha": alpha * weight.sum()}
+        actor_loss, gap = (
+            (loss * weight).sum(),
+            (jax.lax.stop_gradient(entropy - aim) * weight).sum(),
+        )
+        metrics = {
+            "actor_loss": actor_loss,
+            "entropy": (entropy * weight).sum(),
+            "alpha": alpha * weight.sum(),
+        }
         return actor_loss + params["alpha"] * gap, (metrics, jnp.zeros(()))

@@ -16,7 +16,8 @@ class TD3Config(DDPGConfig):
     delay: int = 2
     """Steps of the critic for each of the actor's (TD3)."""
     smoothing: float = 0.2
-    """Continuous actions: deviation of the noise on the target's actions, clipped at 2.5 times that (TD3)."""
+    """Continuous actions: deviation of the noise on the target's actions, clipped at 2.5 times that
+    (TD3)."""
     target_every: int = 2
     """Gradient steps between two such moves."""
 

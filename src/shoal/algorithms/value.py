@@ -1,4 +1,5 @@
-"""The value family: every agent has utilities of its actions, the team's value is a mix of those of the actions taken.
+"""The value family: every agent has utilities of its actions, the team's value is a mix of those of
+the actions taken.
 
 A member says how utilities are mixed.
 """
@@ -63,7 +64,9 @@ class Utility(eqx.Module):
     torso: Any
     out: Dense  # actions, and where dueling one more for the value
 
-    def __call__(self, parts: Parts, carry: Array, first: Array, legal: Array) -> tuple[Array, Array]:
+    def __call__(
+        self, parts: Parts, carry: Array, first: Array, legal: Array
+    ) -> tuple[Array, Array]:
         features, carry = self.torso(parts, carry, first)
         out = self.out(features)
         return (duel(out, legal) if out.shape[-1] > legal.shape[-1] else out), carry
@@ -82,25 +85,29 @@ class Value(OffPolicy):
         super().__init__(config, spec)
         self.sees["mixer"] = self.mixer_sees
 
-    # -- nets ---------------------------------------------------------------------------------------------------
+    # -- nets --------------------------------------------------------------------------------------
 
     def nets(self, rng: Rng) -> dict[str, Any]:
         return {"agents": self.utility(rng), **self.mixer(rng)}
 
     def utility(self, rng: Rng) -> Utility:
         outs = self.spec.action.size + self.config.dueling
-        return Utility(self.torso(rng, "actor"), Dense(rng, self.owner, self.config.hidden, outs, gain=1.0))
+        return Utility(
+            self.torso(rng, "actor"), Dense(rng, self.owner, self.config.hidden, outs, gain=1.0)
+        )
 
     def mixer(self, rng: Rng) -> dict[str, Any]:
         """The member's own parts beside the agents'."""
         return {}
 
-    # -- acting -------------------------------------------------------------------------------------------------
+    # -- acting ------------------------------------------------------------------------------------
 
     def carry(self, learner: Learner, games: int) -> Carry:
         return self.initial_carry(learner.params["agents"].torso, games)
 
-    def act(self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool) -> Decision:
+    def act(
+        self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool
+    ) -> Decision:
         q, hidden = self.utilities(learner.params["agents"], self.scene(view, carry), carry.hidden)
         action = best(q[0], view.legal) if greedy else self.explore(key, q[0], view.legal, clock)
         return Decision(action, self.next_carry(hidden, action, carry), ())
@@ -115,36 +122,52 @@ class Value(OffPolicy):
 
     def utilities(self, net: Utility, scene: Scene, carry: Array) -> tuple[Array, Array]:
         """`[T,B,N,A]` at every instant of a scene, and the carry after them."""
-        return net(gather(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal)
+        return net(
+            gather(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal
+        )
 
-    # -- learning -----------------------------------------------------------------------------------------------
+    # -- learning ----------------------------------------------------------------------------------
 
-    def improve(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> tuple[Learner, Metrics, Array]:
+    def improve(
+        self, learner: Learner, batch: Batch, key: Array, clock: Clock
+    ) -> tuple[Learner, Metrics, Array]:
         return self.descent(self.losses, learner, batch, clock)
 
-    def descent(self, losses: Callable, learner: Learner, batch: Batch, clock: Clock) -> tuple[Learner, Metrics, Array]:
+    def descent(
+        self, losses: Callable, learner: Learner, batch: Batch, clock: Clock
+    ) -> tuple[Learner, Metrics, Array]:
         """A step of every part down these losses."""
         grads, metrics, wrong = gradients(losses, learner.params, learner, batch)
         learner, norms = self.descended(learner, tuple(learner.params), grads, clock)
         return self.followed(learner), metrics | norms | {"epsilon": self.epsilon(clock)}, wrong
 
-    def losses(self, params: dict, learner: Learner, batch: Batch) -> tuple[Array, tuple[Metrics, Array]]:
+    def losses(
+        self, params: dict, learner: Learner, batch: Batch
+    ) -> tuple[Array, tuple[Metrics, Array]]:
         """Squared errors of the mix of utilities, each device's share."""
         online, follower, ahead = self.unrolled(params, learner, batch)
         view = batch.scene.view
-        q = self.joint(params, online[:-1], batch.window.action, jax.tree.map(lambda x: x[:-1], view))
+        q = self.joint(
+            params, online[:-1], batch.window.action, jax.tree.map(lambda x: x[:-1], view)
+        )
         values = self.joint(learner.target, follower, ahead, view)
         return self.regression(q, self.targets(batch, values), batch)
 
     def unrolled(self, params: dict, learner: Learner, batch: Batch) -> tuple[Array, Array, Array]:
-        """Utilities of every instant, online `[T+1,B,N,A]` and target, and the action the target takes there."""
+        """Utilities of every instant, online `[T+1,B,N,A]` and target, and the action the target
+        takes there."""
         start = params["agents"].torso.carry(batch.importance.shape[0], self.spec.n)
         online, _ = self.utilities(params["agents"], batch.scene, start)
         follower, _ = self.utilities(learner.target["agents"], batch.scene, start)
-        return online, follower, best(online if self.config.double else follower, batch.window.view.legal)
+        return (
+            online,
+            follower,
+            best(online if self.config.double else follower, batch.window.view.legal),
+        )
 
     def joint(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
-        """The value `[T,B,1]` of a joint action `[T,B,N]`; without a mixer each agent's own, `[T,B,N]`."""
+        """The value `[T,B,1]` of a joint action `[T,B,N]`; without a mixer each agent's own,
+        `[T,B,N]`."""
         return pick(utilities, action)
 
     def weight(self, batch: Batch) -> Array:
@@ -168,5 +191,6 @@ def together(action: Array, view: View, spec: Spec) -> Array:
 
 
 def taken(utilities: Array, action: Array, view: View) -> Array:
-    """`[T,B,N]` utilities of these actions as a mixer takes them: an agent that is not there adds nothing."""
+    """`[T,B,N]` utilities of these actions as a mixer takes them: an agent that is not there adds
+    nothing."""
     return pick(utilities, action) * view.alive

@@ -24,7 +24,8 @@ class VDACConfig(OnPolicyConfig):
     reward: Literal["mean", "sum"] = "mean"
     """The team's reward: the mean or the sum of its agents'."""
     mix: Literal["sum", "mix"] = "mix"
-    """How the agents' values make the team's: their sum (VDAC-sum), or a monotone net the state feeds (VDAC-mix)."""
+    """How the agents' values make the team's: their sum (VDAC-sum), or a monotone net the state
+    feeds (VDAC-mix)."""
     embedding: int = 32
     """Units of the mixing net."""
     hyper: int = 64
@@ -51,7 +52,8 @@ class Mixed(eqx.Module):
 
 
 class VDAC(A2C):
-    """A2C whose advantage is the team's: r + γV′ − V of a mix of what each agent's own critic expects."""
+    """A2C whose advantage is the team's: r + γV′ − V of a mix of what each agent's own critic
+    expects."""
 
     name = "vdac"
     Config = VDACConfig
@@ -64,9 +66,14 @@ class VDAC(A2C):
     def init_critic(self, rng: Rng) -> Mixed:
         c, spec = self.config, self.spec
         local = super().init_critic(rng)
-        return Mixed(local, Monotone(rng, spec.n, spec.state, c.embedding, c.hyper) if c.mix == "mix" else None)
+        return Mixed(
+            local,
+            Monotone(rng, spec.n, spec.state, c.embedding, c.hyper) if c.mix == "mix" else None,
+        )
 
-    def critic(self, critic: Mixed, scene: Scene, carry: Array, features: Array | None = None) -> tuple[Array, Array]:
+    def critic(
+        self, critic: Mixed, scene: Scene, carry: Array, features: Array | None = None
+    ) -> tuple[Array, Array]:
         """The team's value `[T,B,1,1]`; an agent that is not there adds nothing."""
         values, carry = super().critic(critic.local, scene, carry, features)
         return critic.team(values[..., 0] * scene.view.alive, scene.view.state)[..., None], carry

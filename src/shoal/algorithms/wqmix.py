@@ -33,7 +33,8 @@ class WQMIXConfig(QMIXConfig):
 
 
 class Weighted(QMIX):
-    """QMIX towards an unrestricted Q*, whose errors weigh less where being wrong is harmless (eq. 5, algorithm 1)."""
+    """QMIX towards an unrestricted Q*, whose errors weigh less where being wrong is harmless (eq.
+    5, algorithm 1)."""
 
     Config = WQMIXConfig
 
@@ -44,22 +45,33 @@ class Weighted(QMIX):
     def central(self, params: dict, batch: Batch) -> Array:
         """Utilities behind Q*, of agents of its own."""
         net = params["central_agents"]
-        return self.utilities(net, batch.scene, net.torso.carry(batch.importance.shape[0], self.spec.n))[0]
+        return self.utilities(
+            net, batch.scene, net.torso.carry(batch.importance.shape[0], self.spec.n)
+        )[0]
 
     def star(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
         """Q* of a joint action."""
         return params["central_mixer"](taken(utilities, action, view), view.state)
 
-    def losses(self, params: dict, learner: Learner, batch: Batch) -> tuple[Array, tuple[Metrics, Array]]:
+    def losses(
+        self, params: dict, learner: Learner, batch: Batch
+    ) -> tuple[Array, tuple[Metrics, Array]]:
         online, _, ahead = self.unrolled(params, learner, batch)
         view, action = batch.scene.view, batch.window.action
         now = jax.tree.map(lambda x: x[:-1], view)
         inner = self.central(params, batch)[:-1]
-        target = self.targets(batch, self.star(learner.target, self.central(learner.target, batch), ahead, view))
-        star, q = self.star(params, inner, action, now), self.joint(params, online[:-1], action, now)
+        target = self.targets(
+            batch, self.star(learner.target, self.central(learner.target, batch), ahead, view)
+        )
+        star, q = (
+            self.star(params, inner, action, now),
+            self.joint(params, online[:-1], action, now),
+        )
         top = jnp.where(now.alive, best(online[:-1], now.legal), action)
         lighter = self.lighter(q, target, action, top, self.star(params, inner, top, now))
-        loss, (metrics, wrong) = self.regression(q, target, batch, jnp.where(lighter, self.config.alpha, 1.0))
+        loss, (metrics, wrong) = self.regression(
+            q, target, batch, jnp.where(lighter, self.config.alpha, 1.0)
+        )
         central, _ = self.regression(star, target, batch)
         return loss + central, (metrics | {"central_loss": central}, wrong)
 
@@ -78,7 +90,8 @@ class OWQMIX(Weighted):
 
 
 class CWQMIX(Weighted):
-    """Centrally: an error counts less unless the action is the best, or better than Q* thinks the best is (eq. 7)."""
+    """Centrally: an error counts less unless the action is the best, or better than Q* thinks the
+    best is (eq. 7)."""
 
     name = "cwqmix"
 

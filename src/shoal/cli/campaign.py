@@ -19,10 +19,14 @@ from .words import Trusting
 
 CAMPAIGN = "shoal campaign <algorithms> <envs> --out <folder>"
 TITLE = (
-    "Train every algorithm on every environment with every seed, and write a report: shoal campaign mappo,qmix"
-    " mpe/simple_spread,mpe/simple_speaker_listener --seeds 5 --steps 2e6 --out campaigns/first. All other options are"
-    " those of shoal train, and go to every run. The same command, or shoal campaign <folder>, goes on with a campaign"
-    " that was interrupted; shoal campaign <file>.toml reads one from a file. Environments of somebody's own, which a"
+    "Train every algorithm on every environment with every seed, and write a report: shoal"
+    " campaign mappo,qmix"
+    " mpe/simple_spread,mpe/simple_speaker_listener --seeds 5 --steps 2e6 --out"
+    " campaigns/first. All other options are"
+    " those of shoal train, and go to every run. The same command, or shoal campaign <folder>,"
+    " goes on with a campaign"
+    " that was interrupted; shoal campaign <file>.toml reads one from a file. Environments of"
+    " somebody's own, which a"
     " folder or a file names, are only run with --trust"
 )
 
@@ -77,43 +81,61 @@ def _own(args: list[str]) -> tuple[Campaign, list[str], list[str]]:
         names.append(words.pop(0))
     while words:
         word = words.pop(0)
-        mine = word.partition("=")[0].replace("_", "-").lower() in known or (word in ("-h", "--help") and not rest)
+        mine = word.partition("=")[0].replace("_", "-").lower() in known or (
+            word in ("-h", "--help") and not rest
+        )
         (own if mine else rest).append(word)
         if mine and "=" not in word and words and not words[0].startswith("--"):
             own.append(words.pop(0))
     return parse(Campaign, Campaign(), own, CAMPAIGN, TITLE), names, rest
 
 
-def _planned(how: Campaign, names: list[str], options: list[str], trust: Trust = NOTHING) -> tuple[Path, Plan]:
+def _planned(
+    how: Campaign, names: list[str], options: list[str], trust: Trust = NOTHING
+) -> tuple[Path, Plan]:
     """Where the campaign is, and its runs: those asked for and those it has already."""
     if len(names) > 2:
         raise ShoalError(
-            f"{names[2]!r} is one word too many: several algorithms or environments are a list with commas"
+            f"{names[2]!r} is one word too many: several algorithms or environments are a list"
+            f" with commas"
         )
     if not names:
-        raise ShoalError(f"say what to train on what: {CAMPAIGN}, or shoal campaign <folder or .toml file>")
+        raise ShoalError(
+            f"say what to train on what: {CAMPAIGN}, or shoal campaign <folder or .toml file>"
+        )
     if len(names) == 1 and (Path(names[0]) / planning.FILE).exists():
         if options or how != replace(Campaign(), at_once=how.at_once):
-            raise ShoalError(f"{names[0]} says all itself: shoal campaign {names[0]}, and nothing else but --at-once")
+            raise ShoalError(
+                f"{names[0]} says all itself: shoal campaign {names[0]}, and"
+                f" nothing else but --at-once"
+            )
         return Path(names[0]), planning.load(Path(names[0]), trust)
     if len(names) == 1 and not names[0].endswith(".toml"):
-        raise ShoalError(f"{names[0]} is neither a campaign's folder nor a .toml file: say {CAMPAIGN}")
+        raise ShoalError(
+            f"{names[0]} is neither a campaign's folder nor a .toml file: say {CAMPAIGN}"
+        )
     if len(names) == 1:
         folder, plan = _from_file(how, Path(names[0]), options, trust)
     else:
         folder, plan = _from_words(how, names, options, trust)
     if (folder / planning.FILE).exists():
-        return folder, plan.merged(planning.load(folder, trust, {pair.key for pair in plan.pairs}), folder)
+        return folder, plan.merged(
+            planning.load(folder, trust, {pair.key for pair in plan.pairs}), folder
+        )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ShoalError(f"{folder} exists already and is no campaign: choose another --out")
     return folder, plan
 
 
-def _from_words(how: Campaign, names: list[str], options: list[str], trust: Trust) -> tuple[Path, Plan]:
+def _from_words(
+    how: Campaign, names: list[str], options: list[str], trust: Trust
+) -> tuple[Path, Plan]:
     if not how.out:
         raise ShoalError("say where the campaign goes: --out campaigns/first")
     algorithms, envs = map(planning.listed, names)
-    return Path(how.out), planning.made(algorithms, envs, planning.numbers(how.seeds), options, EVERYTHING, trust)
+    return Path(how.out), planning.made(
+        algorithms, envs, planning.numbers(how.seeds), options, EVERYTHING, trust
+    )
 
 
 def _from_file(how: Campaign, path: Path, options: list[str], trust: Trust) -> tuple[Path, Plan]:
@@ -122,5 +144,7 @@ def _from_file(how: Campaign, path: Path, options: list[str], trust: Trust) -> t
     out = how.out or content.get("out") or str(path.with_suffix(""))
     seeds = content.get("seeds", how.seeds) if how.seeds == Campaign.seeds else how.seeds
     words = [*content["options"], *options]
-    plan = planning.made(content["algorithms"], content["envs"], planning.numbers(seeds), words, trust, trust)
+    plan = planning.made(
+        content["algorithms"], content["envs"], planning.numbers(seeds), words, trust, trust
+    )
     return Path(out), replace(plan, scales=content.get("scales", {}))

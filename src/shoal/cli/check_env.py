@@ -26,12 +26,16 @@ class Check:
 
     def __post_init__(self) -> None:
         if self.steps < 1 or not 0 <= self.seed < 2**31 or not self.patience > 0:
-            raise ShoalError("steps must be at least 1, seed between 0 and 2**31 and patience greater than 0")
+            raise ShoalError(
+                "steps must be at least 1, seed between 0 and 2**31 and patience greater than 0"
+            )
 
 
 def check_env(args: list[str], trust: Trusting) -> int:
     """Check an environment and print which rules it keeps."""
-    description = "Play an environment at random against the contract: shoal check-env pz:mpe2.simple_tag_v3"
+    description = (
+        "Play an environment at random against the contract: shoal check-env pz:mpe2.simple_tag_v3"
+    )
     env, args = first(args, "say which environment to check: shoal check-env <env>")
     options, args = env_options(args)
     how = parse(Check, Check(), args, "shoal check-env <env>", description)
@@ -44,5 +48,8 @@ def check_env(args: list[str], trust: Trusting) -> int:
         if len(findings) > 3:
             print(f"        and {len(findings) - 3} times more")
     broken = sum(bool(findings) for findings in report.findings.values())
-    print(f"{env}: {report.steps} steps, {report.episodes} episodes begun, {broken or 'no'} rules broken")
+    print(
+        f"{env}: {report.steps} steps, {report.episodes} episodes begun, {broken or 'no'}"
+        f" rules broken"
+    )
     return 1 if broken else 0

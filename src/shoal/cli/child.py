@@ -13,7 +13,8 @@ from .main import main as run
 
 
 def main(about: dict[str, Any], words: list[str]) -> int:
-    """Do what the words after `shoal` say, on the given cores, for as long as whoever started it lives."""
+    """Do what the words after `shoal` say, on the given cores, for as long as whoever started it
+    lives."""
     die_with(about["parent"])
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, about["cores"])

@@ -16,7 +16,9 @@ _shoal() {
 }
 complete -o filenames -o nosort -F _shoal shoal
 """
-ZSH = "autoload -Uz compinit bashcompinit\ncompinit\nbashcompinit\n" + BASH.replace(" -o nosort", "")
+ZSH = "autoload -Uz compinit bashcompinit\ncompinit\nbashcompinit\n" + BASH.replace(
+    " -o nosort", ""
+)
 FISH = """\
 complete -c shoal -n __fish_use_subcommand -f -a "%(verbs)s"
 complete -c shoal -n "not __fish_use_subcommand" -a "%(names)s"
@@ -27,7 +29,10 @@ def script(shell: str) -> str:
     """For that shell; the options are those of runs and of all algorithms."""
     shells = {"bash": BASH, "zsh": ZSH, "fish": FISH}
     if shell not in shells:
-        raise ShoalError(f"say for which shell: shell is {', '.join(shells)}, not {shell!r}{nearest(shell, shells)}")
+        raise ShoalError(
+            f"say for which shell: shell is {', '.join(shells)}, not"
+            f" {shell!r}{nearest(shell, shells)}"
+        )
     from ..algorithms import ALGORITHMS, ALIASES
     from ..config.flags import flags
     from ..config.settings import Settings
@@ -36,8 +41,15 @@ def script(shell: str) -> str:
     from .main import COMMANDS
 
     everything = [Settings, *(kind.Config for kind in ALGORITHMS.values())]
-    options = sorted({flag for kind in everything for flag, _ in flags(kind, kind())} | {FLAG, "--team", "--help"})
+    options = sorted(
+        {flag for kind in everything for flag, _ in flags(kind, kind())}
+        | {FLAG, "--team", "--help"}
+    )
     names = [*ALGORITHMS, *ALIASES, *GAMES]
     words = {"verbs": " ".join(COMMANDS), "names": " ".join(names), "options": " ".join(options)}
-    alone = "".join(f"complete -c shoal -l {option[2:]}\n" for option in options) if shell == "fish" else ""
+    alone = (
+        "".join(f"complete -c shoal -l {option[2:]}\n" for option in options)
+        if shell == "fish"
+        else ""
+    )
     return shells[shell] % words + alone

@@ -36,8 +36,10 @@ class Evaluation:
 def evaluate(args: list[str], trust: Trusting) -> int:
     """Play a run's policy again and print how it did."""
     title = (
-        "Play a finished run's policy again: shoal evaluate runs/my-run --episodes 1000 --sampled. Another may take a"
-        " team's place: --team <team>=random, --team <team>=frozen:runs/other; then --<team>.<option> sets it."
+        "Play a finished run's policy again: shoal evaluate runs/my-run --episodes 1000"
+        " --sampled. Another may take a"
+        " team's place: --team <team>=random, --team <team>=frozen:runs/other; then"
+        " --<team>.<option> sets it."
         f" An environment of somebody's own, which the run names, is only played with {FLAG}"
     )
     run, args = first(args, "say which run to evaluate: shoal evaluate <run>")
@@ -53,16 +55,29 @@ def evaluate(args: list[str], trust: Trusting) -> int:
     actions = "sampled" if how.sampled else "greedy"
     instead = {team: name for team, (name, _) in others.items()}
     if how.json:
-        facts = {"run": run, "episodes": how.episodes, "actions": actions, "seed": how.seed, "teams": teams}
+        facts = {
+            "run": run,
+            "episodes": how.episodes,
+            "actions": actions,
+            "seed": how.seed,
+            "teams": teams,
+        }
         facts |= {"instead": instead} if instead else {}
         print(json.dumps(facts | {"length": float(played.length.mean())}))
         return 0
     print(
-        f"{player.config.label} on {player.config.env} after {player.steps:,} steps, {how.episodes} {actions} episodes"
+        f"{player.config.label} on {player.config.env} after {player.steps:,} steps,"
+        f" {how.episodes} {actions} episodes"
     )
     for team, score in teams.items():
         who = f" ({instead[team]})" if team in instead else ""
-        won = f", won {score['win']:.1%}, drew {score['draw']:.1%}, lost {score['loss']:.1%}" if "win" in score else ""
-        told = f"return of one agent {score['return']:.2f} ± {score['deviation']:.2f} between episodes"
+        won = (
+            f", won {score['win']:.1%}, drew {score['draw']:.1%}, lost {score['loss']:.1%}"
+            if "win" in score
+            else ""
+        )
+        told = (
+            f"return of one agent {score['return']:.2f} ± {score['deviation']:.2f} between episodes"
+        )
         print(f"team {team}{who}: {told}{won}")
     return 0

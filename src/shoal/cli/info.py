@@ -23,10 +23,20 @@ from .words import Trusting
 
 OUTSIDE = [
     ("pz:<module>", "any PettingZoo environment, such as pz:mpe2.simple_tag_v3"),
-    ("gym:<id>", "any Gymnasium environment, such as gym:CartPole-v1 or gym:lbforaging:Foraging-8x8-2p-3f-v3"),
-    ("<module>:<function>", "one's own: a function that makes a PettingZoo, Gymnasium or SMAC environment"),
+    (
+        "gym:<id>",
+        "any Gymnasium environment, such as gym:CartPole-v1 or"
+        " gym:lbforaging:Foraging-8x8-2p-3f-v3",
+    ),
+    (
+        "<module>:<function>",
+        "one's own: a function that makes a PettingZoo, Gymnasium or SMAC environment",
+    ),
     ("football:<scenario>", "Google Research Football"),
-    ("jaxmarl:<name>", "a JaxMARL environment, in the compiled program; gymnax: and jumanji: likewise"),
+    (
+        "jaxmarl:<name>",
+        "a JaxMARL environment, in the compiled program; gymnax: and jumanji: likewise",
+    ),
 ]
 
 
@@ -44,7 +54,10 @@ def list_all(args: list[str], trust: Trusting) -> int:
 def info(args: list[str], trust: Trusting) -> int:
     """`shoal info`."""
     if args in (["--help"], ["-h"]):
-        print("shoal info <algorithm or env>: what one of them is, and its options, such as shoal info mappo.")
+        print(
+            "shoal info <algorithm or env>: what one of them is, and its options, such as"
+            " shoal info mappo."
+        )
         return 0
     if len(args) != 1:
         raise ShoalError("say one algorithm or environment: shoal info <name>")
@@ -54,7 +67,9 @@ def info(args: list[str], trust: Trusting) -> int:
 
 def overview() -> str:
     """Every algorithm and environment, one line each."""
-    algorithms = [(_names(kind), _doc(sys.modules[kind.__module__])) for kind in ALGORITHMS.values()]
+    algorithms = [
+        (_names(kind), _doc(sys.modules[kind.__module__])) for kind in ALGORITHMS.values()
+    ]
     games = [(_id(game), _sides(make(name).teams), _doc(game)) for name, game in GAMES.items()]
     return "\n".join(
         [
@@ -79,7 +94,10 @@ def about(name: str) -> str:
     kind = ALGORITHMS.get(ALIASES.get(name, name))
     if kind is None:
         known = [*ALGORITHMS, *ALIASES, *GAMES]
-        raise ShoalError(f"there is no algorithm or environment {name!r}{nearest(name, known)}: `shoal list` shows all")
+        raise ShoalError(
+            f"there is no algorithm or environment {name!r}{nearest(name, known)}:"
+            f" `shoal list` shows all"
+        )
     return _about_algorithm(kind)
 
 
@@ -107,14 +125,24 @@ def _about_game(name: str) -> str:
         kind = "on the host" if isinstance(game, Hosted) else "in the compiled program"
         own = _table(options(AdapterOptions, "env.")) if isinstance(game, Hosted) else []
         about = ["Any other --env.option goes to the environment itself.", *own]
-        return "\n".join([f"{name}: an environment from outside, played {kind}", "", *sides(game.teams), "", *about])
+        return "\n".join(
+            [
+                f"{name}: an environment from outside, played {kind}",
+                "",
+                *sides(game.teams),
+                "",
+                *about,
+            ]
+        )
     lines = [f"{name}: {_doc(sys.modules[type(game).__module__])}", _doc(type(game))]
     if isinstance(game, GridGame):
         lines.append(f"Ids say options: {game.name}/{game.form}.")
     lines.append("")
     steps = f"At most {game.limit} steps per episode."
     choices = _table(options(type(game), "env.", game))
-    return "\n".join([*lines, *sides(game.teams), steps, "", "Options (--env.option value)", *choices])
+    return "\n".join(
+        [*lines, *sides(game.teams), steps, "", "Options (--env.option value)", *choices]
+    )
 
 
 def sides(teams: dict[str, Spec]) -> list[str]:
@@ -132,11 +160,19 @@ def options(cls: type, prefix: str = "", given: Any = None) -> list[tuple[str, s
     rows = []
     for field in dataclasses.fields(cls):
         choice = (
-            f" One of {', '.join(get_args(hints[field.name]))}." if get_origin(hints[field.name]) is Literal else ""
+            f" One of {', '.join(get_args(hints[field.name]))}."
+            if get_origin(hints[field.name]) is Literal
+            else ""
         )
         default = field.default if given is None else getattr(given, field.name)
         default = repr(default) if default == "" else str(default)
-        rows.append((f"--{prefix}{field.name.replace('_', '-')}", default, words.get(field.name, "") + choice))
+        rows.append(
+            (
+                f"--{prefix}{field.name.replace('_', '-')}",
+                default,
+                words.get(field.name, "") + choice,
+            )
+        )
     return rows
 
 
@@ -148,7 +184,11 @@ def meanings(cls: type) -> dict[str, str]:
             continue
         body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
         for field, line in itertools.pairwise(body):
-            if isinstance(field, ast.AnnAssign) and isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(line, ast.Expr)
+                and isinstance(line.value, ast.Constant)
+            ):
                 words[field.target.id] = str(line.value.value)  # type: ignore[union-attr]
     return words
 
@@ -170,7 +210,10 @@ def _agents(spec: Spec) -> list[tuple[str, str, str]]:
     obs = spec.obs_sizes or (spec.obs,) * spec.n
     sizes = spec.action_sizes or (spec.action.size,) * spec.n
     kind = "actions" if isinstance(spec.action, Discrete) else "numbers as action"
-    return [(a, f"sees {o} numbers", f"{n} {kind}") for a, o, n in zip(spec.agents, obs, sizes, strict=True)]
+    return [
+        (a, f"sees {o} numbers", f"{n} {kind}")
+        for a, o, n in zip(spec.agents, obs, sizes, strict=True)
+    ]
 
 
 def _kind_of(space: type) -> str:
@@ -187,4 +230,7 @@ def _table(rows: list[tuple[str, ...]]) -> list[str]:
     if not rows:
         return ["  none"]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
-    return ["  " + "  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]]) for row in rows]
+    return [
+        "  " + "  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]])
+        for row in rows
+    ]

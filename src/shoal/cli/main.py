@@ -1,4 +1,5 @@
-"""The command line: finds the command that the first word names, and tells mistakes in one sentence."""
+"""The command line: finds the command that the first word names, and tells mistakes in one
+sentence."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ Examples:
 `shoal --completion bash`, zsh or fish prints what makes the shell complete these words.
 With --trust, an environment of somebody's own that a run folder or a file names is run as well.
 """
-COMMANDS = {  # a module here and its function, imported when it is asked for: help need not wait for JAX
+# a module here and its function, imported when it is asked for: help need not wait for JAX
+COMMANDS = {
     "train": "train:train",
     "resume": "train:resume",
     "evaluate": "evaluate:evaluate",
@@ -50,11 +52,15 @@ COMMANDS = {  # a module here and its function, imported when it is asked for: h
 
 
 def main(argv: Sequence[str] | None = None, handed: Trust | None = None) -> int:
-    """Run a command; the exit code. One that another process gives trusts only what that one hands on."""
+    """Run a command; the exit code. One that another process gives trusts only what that one hands
+    on."""
     argv = list(sys.argv[1:] if argv is None else argv)
     typed = Trusting(EVERYTHING, trusted(FLAG in argv))
     try:
-        return _dispatch([word for word in argv if word != FLAG], typed if handed is None else Trusting(handed, handed))
+        return _dispatch(
+            [word for word in argv if word != FLAG],
+            typed if handed is None else Trusting(handed, handed),
+        )
     except ShoalError as error:
         detail = f"{error.detail.rstrip()}\n" if error.detail else ""
         print(f"{detail}shoal: {' '.join(str(error).split())}", file=sys.stderr)
@@ -68,7 +74,10 @@ def main(argv: Sequence[str] | None = None, handed: Trust | None = None) -> int:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        print(f"shoal: nothing more can be written ({error.strerror}): make room, then shoal resume", file=sys.stderr)
+        print(
+            f"shoal: nothing more can be written ({error.strerror}): make room, then shoal resume",
+            file=sys.stderr,
+        )
         return 1
 
 
@@ -86,7 +95,9 @@ def _dispatch(argv: list[str], trust: Trusting) -> int:
         print(__version__)
         return 0
     if word not in COMMANDS:
-        raise ShoalError(f"there is no command {word!r}{nearest(word, COMMANDS)}: `shoal --help` shows them")
+        raise ShoalError(
+            f"there is no command {word!r}{nearest(word, COMMANDS)}: `shoal --help` shows them"
+        )
     return _command(word)(args, trust)
 
 
@@ -96,7 +107,8 @@ def _command(word: str) -> Callable[[list[str], Trusting], int]:
 
 
 def _ready() -> None:
-    """Let every sentence through: what stdout cannot write becomes a question mark, and there is one."""
+    """Let every sentence through: what stdout cannot write becomes a question mark, and there is
+    one."""
     if sys.stdout is None:  # closed: the next file that is opened must not take its place
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     if sys.stderr is None:
@@ -106,7 +118,8 @@ def _ready() -> None:
 
 
 def entry() -> None:
-    """The console script; a thread that somebody left running, such as a compiler's, ends with it."""
+    """The console script; a thread that somebody left running, such as a compiler's, ends with
+    it."""
     _ready()
     code = main()
     others = set(threading.enumerate()) - {threading.current_thread()}

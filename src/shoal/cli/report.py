@@ -15,19 +15,22 @@ from ..report.results import Run, Study, of_folders
 from .words import Trusting
 
 TITLE = (
-    "Tables, curves and a report of all runs in some folders, such as runs/, a campaign's folder or that of shoal train"
+    "Tables, curves and a report of all runs in some folders, such as runs/, a campaign's"
+    " folder or that of shoal train"
     " --seeds: shoal report runs/ --algorithms 'mappo,ippo*' --envs 'mpe/*' --out reports/first"
 )
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the report is of, and where it goes. Patterns are separated by commas, with * for anything."""
+    """What the report is of, and where it goes. Patterns are separated by commas, with * for
+    anything."""
 
     out: str = ""
     """Folder that it is written to; empty takes the one the runs are in."""
     only: str = ""
-    """Patterns of the runs to take, by the name of their folder or the one above, of algorithm or environment."""
+    """Patterns of the runs to take, by the name of their folder or the one above, of algorithm or
+    environment."""
     algorithms: str = ""
     """Patterns of the algorithms to take."""
     envs: str = ""
@@ -73,15 +76,23 @@ def publish(study: Study, folder: Path) -> int:
         page.write(study, folder)
     except OSError as error:
         why = error.strerror or error
-        raise ShoalError(f"the report cannot be written to {folder} ({why}): choose another --out") from None
+        raise ShoalError(
+            f"the report cannot be written to {folder} ({why}): choose another --out"
+        ) from None
     print(tables.markdown(study), end="")
-    print(f"report: {folder / page.REPORT}   tables: {folder / tables.TABLE}, {folder / tables.TEXT}")
+    print(
+        f"report: {folder / page.REPORT}   tables: {folder / tables.TABLE}, {folder / tables.TEXT}"
+    )
     return 1 if study.failures else 0
 
 
 def _refuse(study: Study) -> None:
     """Say why there is nothing to report."""
     for run in study.runs:
-        raise ShoalError(f"no run has finished: {run.algorithm} on {run.env}, seed {run.seed}: {run.failure}")
+        raise ShoalError(
+            f"no run has finished: {run.algorithm} on {run.env}, seed {run.seed}: {run.failure}"
+        )
     also = "".join(f"; {path} cannot be: {why}" for path, why in study.left[:1])
-    raise ShoalError(f"no run is left to report: let --only, --algorithms and --envs leave one over{also}")
+    raise ShoalError(
+        f"no run is left to report: let --only, --algorithms and --envs leave one over{also}"
+    )

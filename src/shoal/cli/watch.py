@@ -23,9 +23,12 @@ from .words import Trusting
 
 USE = "shoal watch <run> [options], or shoal watch random <env>"
 TITLE = (
-    "Play whole episodes and write a video of them: shoal watch runs/my-run --episodes 2 --out chase.gif, or, before"
-    " any training, shoal watch random mpe/simple_tag. As in shoal evaluate, --team <team>=random or"
-    " --team <team>=frozen:runs/other takes a team's place, and --trust plays an environment of somebody's own"
+    "Play whole episodes and write a video of them: shoal watch runs/my-run --episodes 2 --out"
+    " chase.gif, or, before"
+    " any training, shoal watch random mpe/simple_tag. As in shoal evaluate, --team"
+    " <team>=random or"
+    " --team <team>=frozen:runs/other takes a team's place, and --trust plays an environment of"
+    " somebody's own"
 )
 
 
@@ -36,7 +39,8 @@ class Watching:
     episodes: int = 1
     """Episodes, one after the other."""
     seed: int = 0
-    """Decides the games: shoal evaluate plays the same with the same seed and number of episodes."""
+    """Decides the games: shoal evaluate plays the same with the same seed and number of
+    episodes."""
     sampled: bool = False
     """Sample actions instead of taking the most likely ones."""
     best: bool = False
@@ -48,7 +52,9 @@ class Watching:
 
     def __post_init__(self) -> None:
         if not 1 <= self.episodes <= 100 or not 0 <= self.seed < 2**32 or not 0 <= self.fps <= 100:
-            raise ShoalError("episodes must be 1 to 100, fps 0 to 100, and seed between 0 and 2**32")
+            raise ShoalError(
+                "episodes must be 1 to 100, fps 0 to 100, and seed between 0 and 2**32"
+            )
 
 
 def watch(player: Player, path: str | Path, how: Watching) -> list[film.Take]:
@@ -57,7 +63,9 @@ def watch(player: Player, path: str | Path, how: Watching) -> list[film.Take]:
     video.format_for(str(path))  # before anything is played
     c = player.config
     player.complete()
-    with contextlib.closing(film.camera(c.game, player.algorithms, how.episodes, not how.sampled)) as camera:
+    with contextlib.closing(
+        film.camera(c.game, player.algorithms, how.episodes, not how.sampled)
+    ) as camera:
         takes = camera.shoot(player.learners, how.seed, player.clock)
         names = "+".join(dict.fromkeys(algorithm.name for algorithm in player.algorithms.values()))
         trained = f" after {player.steps:,} steps" if player.steps else ""
@@ -84,19 +92,30 @@ def command(args: list[str], trust: Trusting) -> int:
         run = Path(words[0])
         player, place = load(run, best=how.best, trust=trust.files.everything), _place(run, how)
     player = player.against(others)
-    path = Path(how.out) if how.out else place.with_name(_named(place.name, how, others) + video.best_format())
+    path = (
+        Path(how.out)
+        if how.out
+        else place.with_name(_named(place.name, how, others) + video.best_format())
+    )
     takes = watch(player, path, how)
     for number, take in enumerate(takes, 1):
-        print(f"episode {number}: {take.steps} steps, return of one agent: {named(take.returns[-1])}")
+        print(
+            f"episode {number}: {take.steps} steps, return of one agent: {named(take.returns[-1])}"
+        )
     print(f"wrote {path}")
     return 0
 
 
 def _place(run: Path, how: Watching) -> Path:
-    """Which policy it is, among the videos of the run that it, its policy or its checkpoint is of."""
-    homes = (folder for folder in (run, run.parent, run.parent.parent) if (folder / runs.CONFIG).exists())
+    """Which policy it is, among the videos of the run that it, its policy or its checkpoint is
+    of."""
+    homes = (
+        folder for folder in (run, run.parent, run.parent.parent) if (folder / runs.CONFIG).exists()
+    )
     home = next(homes, Path(run.name))
-    which = runs.BEST if how.best else "last" if home == run or run.name == runs.POLICY else run.name
+    which = (
+        runs.BEST if how.best else "last" if home == run or run.name == runs.POLICY else run.name
+    )
     return home / film.FOLDER / which
 
 
@@ -112,8 +131,13 @@ def _untrained(name: str, env: str, options: dict) -> Player:
     setup()
     kind, own = algorithms.parse_algorithm(name)
     if kind not in algorithms.FIXED:
-        raise ShoalError(f"{kind.name} must be trained before it can be watched: shoal train {name} {env}, then {USE}")
+        raise ShoalError(
+            f"{kind.name} must be trained before it can be watched: shoal train"
+            f" {name} {env}, then {USE}"
+        )
     sides = envs.make(env, **options).teams
     config = Config.build(env, {team: (kind.name, own) for team in sides}, options, {}, told=sides)
     rng = np.random.default_rng(0)
-    return Player(config, {team: algorithm.init(rng) for team, algorithm in config.algorithms.items()}, 0)
+    return Player(
+        config, {team: algorithm.init(rng) for team, algorithm in config.algorithms.items()}, 0
+    )

@@ -1,4 +1,5 @@
-"""The runs of a campaign: every algorithm on every environment with every seed, checked before the first begins."""
+"""The runs of a campaign: every algorithm on every environment with every seed, checked before the
+first begins."""
 
 from __future__ import annotations
 
@@ -19,15 +20,22 @@ from .trust import EVERYTHING, NOTHING, Trust
 
 FILE = "campaign.json"
 RUNS = "runs"  # the folder of the runs
-GRID = ("steps", "evaluations", "eval_episodes", "greedy")  # what runs must have in common to be compared
-OWN = {"--seed": "--seeds says which there are", "--name": "--out names its folder", "--out": "it has one for all runs"}
-ALONE = ["--devices", "1"]  # unless told otherwise: so no result depends on how many runs share the machine
+# what runs must have in common to be compared
+GRID = ("steps", "evaluations", "eval_episodes", "greedy")
+OWN = {
+    "--seed": "--seeds says which there are",
+    "--name": "--out names its folder",
+    "--out": "it has one for all runs",
+}
+# unless told otherwise: so no result depends on how many runs share the machine
+ALONE = ["--devices", "1"]
 SAVED = ("algorithm", "env", "args", "config", "seeds")  # of a pair
 TABLES = ("algorithms", "envs", "seeds", "out", "options", "scales")  # of a TOML file
 
 
 class Job(NamedTuple):
-    """A run: its folder, the words after `shoal train` that make it, without --out and --name, and what is trusted."""
+    """A run: its folder, the words after `shoal train` that make it, without --out and --name, and
+    what is trusted."""
 
     path: Path
     args: Sequence[str]
@@ -36,14 +44,16 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True)
 class Pair:
-    """An algorithm on an environment. Both have a label and are words after `shoal train`, as are the options."""
+    """An algorithm on an environment. Both have a label and are words after `shoal train`, as are
+    the options."""
 
     algorithm: str
     env: str
     args: list[str]
     config: dict[str, Any]  # but for the seed and the place
     seeds: list[int]
-    trust: Trust = field(default=NOTHING, compare=False)  # what its runs may play; never what a file says
+    # what its runs may play; never what a file says
+    trust: Trust = field(default=NOTHING, compare=False)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -60,7 +70,8 @@ class Pair:
 
 @dataclass(frozen=True)
 class Plan:
-    """All pairs, and what is 0 and 1 of normalised scores where the user says so: `env` or `env team` -> both."""
+    """All pairs, and what is 0 and 1 of normalised scores where the user says so: `env` or `env
+    team` -> both."""
 
     pairs: list[Pair]
     scales: dict[str, list[float]] = field(default_factory=dict)
@@ -76,17 +87,22 @@ class Plan:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        pairs = [{name: value for name, value in vars(pair).items() if name != "trust"} for pair in self.pairs]
+        pairs = [
+            {name: value for name, value in vars(pair).items() if name != "trust"}
+            for pair in self.pairs
+        ]
         return {"pairs": pairs, "scales": self.scales}
 
     def merged(self, before: Plan, folder: Path) -> Plan:
-        """This and what the folder has already; refused if they say different things of the same pair."""
+        """This and what the folder has already; refused if they say different things of the same
+        pair."""
         pairs = {pair.key: pair for pair in before.pairs}
         for pair in self.pairs:
             old = pairs.get(pair.key)
             if old is not None and old.config != pair.config:
                 raise ShoalError(
-                    f"{folder} has {pair.algorithm} on {pair.env} with {contrast(old.config, pair.config)}:"
+                    f"{folder} has {pair.algorithm} on {pair.env} with"
+                    f" {contrast(old.config, pair.config)}:"
                     " choose another --out, or take the options it was begun with"
                 )
             seeds = sorted({*(old.seeds if old else []), *pair.seeds})
@@ -102,7 +118,8 @@ def made(
     words: Trust = EVERYTHING,
     files: Trust = NOTHING,
 ) -> Plan:
-    """Every algorithm on every environment, by label; each pair is assembled as `shoal train` would.
+    """Every algorithm on every environment, by label; each pair is assembled as `shoal train`
+    would.
 
     `words` and `files` as in `assemble`."""
     pairs = []
@@ -127,10 +144,15 @@ def checked(plan: Plan) -> Plan:
     tasks = list(dict.fromkeys(name for pair in plan.pairs for name in _scaled(pair)))
     for name in plan.scales:
         if name not in tasks:
-            raise ShoalError(f"[scales] has {name!r}{nearest(name, tasks)}: there are {', '.join(tasks)}")
+            raise ShoalError(
+                f"[scales] has {name!r}{nearest(name, tasks)}: there are {', '.join(tasks)}"
+            )
     paths = [str(job.path) for job in plan.jobs(Path())]
     if len(set(paths)) < len(paths):
-        raise ShoalError("two algorithms or environments of the campaign have names that are too alike: rename one")
+        raise ShoalError(
+            "two algorithms or environments of the campaign have names that are"
+            " too alike: rename one"
+        )
     return plan
 
 
@@ -147,14 +169,19 @@ def _same_grid(env: str, grids: list[tuple[str, dict[str, Any]]]) -> None:
             if value != asked[name]:
                 flag = f"--{name.replace('_', '-')}"
                 raise ShoalError(
-                    f"runs on {env} cannot be compared, as {name} is {told(asked[name])} for {first} and"
+                    f"runs on {env} cannot be compared, as {name} is {told(asked[name])} for"
+                    f" {first} and"
                     f" {told(value)} for {other}: give all of them the same {flag}"
                 )
 
 
 def plain(config: dict[str, Any]) -> dict[str, Any]:
     """A run's saved config without what differs between the runs of a pair."""
-    settings = {name: value for name, value in config["settings"].items() if name not in ("seed", "out", "name")}
+    settings = {
+        name: value
+        for name, value in config["settings"].items()
+        if name not in ("seed", "out", "name")
+    }
     return {name: config[name] for name in ("env", "options", "teams")} | {"settings": settings}
 
 
@@ -168,7 +195,8 @@ def contrast(one: Any, other: Any, name: str = "") -> str:
 
 
 def load(folder: Path, trust: Trust = NOTHING, again: Collection[tuple[str, str]] = ()) -> Plan:
-    """The plan that a campaign's folder keeps, if its runs are trusted; those of `again` the user has named anew."""
+    """The plan that a campaign's folder keeps, if its runs are trusted; those of `again` the user
+    has named anew."""
     plan = read(folder)
     pairs = []
     for pair in plan.pairs:
@@ -185,12 +213,17 @@ def read(folder: Path) -> Plan:
     """The same to look at, not to run."""
     content = files.read_json(folder / FILE, "a campaign's folder")
     try:
-        plan = Plan([Pair(**{name: pair[name] for name in SAVED}) for pair in content["pairs"]], content["scales"])
+        plan = Plan(
+            [Pair(**{name: pair[name] for name in SAVED}) for pair in content["pairs"]],
+            content["scales"],
+        )
         if all(_sound(pair) for pair in plan.pairs):
             return plan
     except (TypeError, KeyError):
         pass
-    raise ShoalError(f"{folder / FILE} was not written by this version of shoal: choose another --out") from None
+    raise ShoalError(
+        f"{folder / FILE} was not written by this version of shoal: choose another --out"
+    ) from None
 
 
 def _sound(pair: Pair) -> bool:
@@ -209,7 +242,9 @@ def save(plan: Plan, folder: Path) -> None:
         (folder / RUNS).mkdir(parents=True, exist_ok=True)
         files.write_json(folder / FILE, plan.to_json())
     except OSError as error:
-        raise ShoalError(f"{folder} cannot be written to ({error.strerror}): choose another --out") from None
+        raise ShoalError(
+            f"{folder} cannot be written to ({error.strerror}): choose another --out"
+        ) from None
 
 
 def listed(words: str) -> dict[str, list[str]]:
@@ -218,7 +253,9 @@ def listed(words: str) -> dict[str, list[str]]:
     if not all(entries):
         raise ShoalError(f"{words!r} has an empty place: separate names by single commas")
     if len(set(entries)) < len(entries):
-        raise ShoalError(f"{words!r} says something twice: each algorithm and environment is asked for once")
+        raise ShoalError(
+            f"{words!r} says something twice: each algorithm and environment is asked for once"
+        )
     return {entry: split(entry) for entry in entries}
 
 
@@ -236,9 +273,15 @@ def numbers(seeds: Any) -> list[int]:
     try:
         values = [int(word) for word in words]
     except (ValueError, TypeError):
-        raise ShoalError(f"seeds must be a number of seeds or seeds separated by commas, not {seeds!r}") from None
+        raise ShoalError(
+            f"seeds must be a number of seeds or seeds separated by commas, not {seeds!r}"
+        ) from None
     several = isinstance(seeds, list) or len(values) > 1
-    if min(values, default=-1) < (0 if several else 1) or max(values) >= 2**32 or len(set(values)) < len(values):
+    if (
+        min(values, default=-1) < (0 if several else 1)
+        or max(values) >= 2**32
+        or len(set(values)) < len(values)
+    ):
         raise ShoalError(f"seeds must be at least one, different, and not negative, not {seeds!r}")
     if (len(values) if several else values[0]) > MOST_SEEDS:
         raise ShoalError(f"seeds must be at most {MOST_SEEDS:,}, not {seeds}")
@@ -255,21 +298,32 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ShoalError(f"{path} is not TOML: {error}") from None
     for name in content:
         if name not in TABLES:
-            raise ShoalError(f"{path} has {name!r}{nearest(name, TABLES)}: a campaign has {', '.join(TABLES)}")
+            raise ShoalError(
+                f"{path} has {name!r}{nearest(name, TABLES)}: a campaign has {', '.join(TABLES)}"
+            )
     for name in ("algorithms", "envs"):
         content[name] = _entries(content.get(name), path, name)
     options = content.get("options", {})
     if not isinstance(options, dict):
-        raise ShoalError(f"options in {path} must be a table, such as [options] and steps = 2e6 below it")
+        raise ShoalError(
+            f"options in {path} must be a table, such as [options] and steps = 2e6 below it"
+        )
     content["options"] = [word for name, value in options.items() for word in _flag(name, value)]
     _check_scales(content.get("scales", {}), path)
     return content
 
 
 def _entries(given: Any, path: Path, name: str) -> dict[str, list[str]]:
-    entries = {entry: entry for entry in given} if _are_texts(given) and isinstance(given, list) else given
+    entries = (
+        {entry: entry for entry in given}
+        if _are_texts(given) and isinstance(given, list)
+        else given
+    )
     if not entries or not isinstance(entries, dict) or not _are_texts(entries.values()):
-        raise ShoalError(f"{name} in {path} must be a list of names or a table: label = 'words after shoal train'")
+        raise ShoalError(
+            f"{name} in {path} must be a list of names or a table: label = 'words"
+            f" after shoal train'"
+        )
     return {label: split(words) for label, words in entries.items()}
 
 
@@ -279,10 +333,15 @@ def _are_texts(values: Any) -> bool:
 
 def _check_scales(scales: Any, path: Path) -> None:
     for task, bounds in scales.items() if isinstance(scales, dict) else [("", None)]:
-        numbers = bounds if isinstance(bounds, list) and all(type(b) in (int, float) for b in bounds) else []
+        numbers = (
+            bounds
+            if isinstance(bounds, list) and all(type(b) in (int, float) for b in bounds)
+            else []
+        )
         if len(numbers) != 2 or numbers[0] >= numbers[1]:
             raise ShoalError(
-                f"scales in {path} must say which scores are 0 and 1, such as {task or 'env'!r} = [-30, -5]"
+                f"scales in {path} must say which scores are 0 and 1, such as {task or 'env'!r}"
+                f" = [-30, -5]"
             )
 
 

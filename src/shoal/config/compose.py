@@ -27,14 +27,19 @@ TEAM = "--team"
 SAVED = ".json"
 PYTHONS = {"True": "true", "False": "false", "None": "null"}  # its own words for what JSON has
 SELF_PLAY = "--self-play"  # or --self-play=<rule of past>
-BARE = "shoal train <algorithm> <env> [options], or shoal train --team <team>=<algorithm> … <env> [options]"
+BARE = (
+    "shoal train <algorithm> <env> [options], or shoal train --team <team>=<algorithm> … <env>"
+    " [options]"
+)
 
 
-def assemble(args: list[str], words: Trust = EVERYTHING, files: Trust = NOTHING) -> tuple[Config, str]:
+def assemble(
+    args: list[str], words: Trust = EVERYTHING, files: Trust = NOTHING
+) -> tuple[Config, str]:
     """The config that the words mean, and what the user should be told about it.
 
-    `words` is how far who wrote the arguments is trusted, a user who typed them entirely; `files` the same of a config
-    that they lead to."""
+    `words` is how far who wrote the arguments is trusted, a user who typed them entirely; `files`
+    the same of a config that they lead to."""
     rivals = [word for word in args if word.partition("=")[0] == SELF_PLAY]
     ids, teams, args, preset = _split([word for word in args if word not in rivals])
     if len(ids) == 1 and ids[0].endswith(SAVED) and not teams and not rivals:
@@ -45,7 +50,10 @@ def assemble(args: list[str], words: Trust = EVERYTHING, files: Trust = NOTHING)
         if "--help" in args or "-h" in args:
             _bare_help()
         if len(ids) > 2:
-            raise ShoalError(f"{ids[2]!r} is one word too many after {ids[0]} and {ids[1]}: options begin with --")
+            raise ShoalError(
+                f"{ids[2]!r} is one word too many after {ids[0]} and {ids[1]}:"
+                f" options begin with --"
+            )
         raise ShoalError(f"say what to train on what: {BARE}")
     env, default = ids[-1], ids[0] if len(ids) == 2 else None
     words.check(env, env_options(args)[0])
@@ -62,9 +70,15 @@ def _again(path: Path, args: list[str], trust: Trust) -> Config:
     """A config that was saved, but for the run's own settings that the flags change."""
     content = read_json(path, "where a config was saved")
     with errors_name(path):
-        config = Config.from_json(content.get("config", content) if isinstance(content, dict) else content, trust)
-    title = f"Train again what {path} says, with other settings of the run: shoal train {path} --seed 7"
-    return dataclasses.replace(config, settings=parse(Settings, config.settings, args, f"shoal train {path}", title))
+        config = Config.from_json(
+            content.get("config", content) if isinstance(content, dict) else content, trust
+        )
+    title = (
+        f"Train again what {path} says, with other settings of the run: shoal train {path} --seed 7"
+    )
+    return dataclasses.replace(
+        config, settings=parse(Settings, config.settings, args, f"shoal train {path}", title)
+    )
 
 
 def _one(env: str, name: str, args: list[str], preset: bool) -> tuple[Config, str]:
@@ -82,28 +96,40 @@ def _one(env: str, name: str, args: list[str], preset: bool) -> tuple[Config, st
     options = dataclasses.asdict(read.env) if env_part else options
     sides = opened(env, options, read.run).teams
     teams = {team: (kind.name, read.algorithm) for team in sides}
-    asked = Asked(asked.settings, dict.fromkeys(teams, (*asked.settings, *own)))  # flags of both have no prefix
+    # flags of both have no prefix
+    asked = Asked(asked.settings, dict.fromkeys(teams, (*asked.settings, *own)))
     config, notes = fitted(env, options, teams, read.run, asked, sides)
     return config, _note(presets.note(tuned.used, env, NO_PRESET), notes)
 
 
-def _several(env: str, default: str | None, teams: dict[str, str], args: list[str], preset: bool) -> tuple[Config, str]:
-    """An algorithm per team: options of a team are prefixed by its name, and each may have its preset."""
+def _several(
+    env: str, default: str | None, teams: dict[str, str], args: list[str], preset: bool
+) -> tuple[Config, str]:
+    """An algorithm per team: options of a team are prefixed by its name, and each may have its
+    preset."""
     env_part, options, args = _env(env, {}, args)
     sides = told = opened(env, options, _watching(args)).teams
     for team in teams:
         if team not in sides:
-            raise ShoalError(f"{env} has no team {team!r}{nearest(team, sides)}: its teams are {', '.join(sides)}")
+            raise ShoalError(
+                f"{env} has no team {team!r}{nearest(team, sides)}: its teams are"
+                f" {', '.join(sides)}"
+            )
     names = {team: teams.get(team, default) for team in sides}
     for team, name in names.items():
         if name is None:
-            raise ShoalError(f"team {team!r} of {env} has no algorithm: add {TEAM} {team}=<algorithm>")
+            raise ShoalError(
+                f"team {team!r} of {env} has no algorithm: add {TEAM} {team}=<algorithm>"
+            )
     kinds, own = _kinds(names)
     tuned = presets.sides({team: kind.name for team, kind in kinds.items()}, env, preset)
     env_part, options, _ = _env(env, tuned.env | options, [])
     told = None if tuned.env or env_part else told  # who plays may change with options
     parts = {"run": (fill(Settings, tuned.settings, "a run"), True), **env_part}
-    defaults = {team: fill(kind.Config, tuned.teams[team] | own[team], kind.name) for team, kind in kinds.items()}
+    defaults = {
+        team: fill(kind.Config, tuned.teams[team] | own[team], kind.name)
+        for team, kind in kinds.items()
+    }
     title = f"Train {', '.join(f'{team}={kind.name}' for team, kind in kinds.items())} on {env}."
     read, configs, asked = _read(parts, defaults, args, f"shoal train … {env}", title)
     chosen = {team: (kind.name, configs[team]) for team, kind in kinds.items()}
@@ -122,7 +148,9 @@ def _past(env: str, default: str | None, rule: str, args: list[str]) -> dict[str
     _, options, _ = _env(env, {}, args)
     sides = opened(env, options, _watching(args)).teams
     if default is None:
-        raise ShoalError(f"{SELF_PLAY} needs an algorithm that learns: shoal train <algorithm> {env} {SELF_PLAY}")
+        raise ShoalError(
+            f"{SELF_PLAY} needs an algorithm that learns: shoal train <algorithm> {env} {SELF_PLAY}"
+        )
     if len(sides) != 2 or algorithms.why_incompatible(*sides.values()):
         told = ", ".join(f"{spec.n} {team}" for team, spec in sides.items())
         raise ShoalError(
@@ -134,7 +162,8 @@ def _past(env: str, default: str | None, rule: str, args: list[str]) -> dict[str
 
 
 def _watching(args: list[str]) -> Settings:
-    """How an environment is to be opened: which other flags there are is known only when it says who plays."""
+    """How an environment is to be opened: which other flags there are is known only when it says
+    who plays."""
     given: dict[str, Any] = {}
     for word, following in pairwise([*args, ""]):
         name, equals, value = word.partition("=")
@@ -146,26 +175,34 @@ def _watching(args: list[str]) -> Settings:
         return Settings()
 
 
-def evaluation(default: Any, args: list[str], prog: str, title: str) -> tuple[Any, dict[str, tuple[str, dict]]]:
+def evaluation(
+    default: Any, args: list[str], prog: str, title: str
+) -> tuple[Any, dict[str, tuple[str, dict]]]:
     """How to evaluate, and who takes a team's place: `team -> algorithm and its options`."""
     alone, teams, rest, _ = _split(args)
     kinds, own = _kinds(teams)
     defaults = {team: fill(kind.Config, own[team], kind.name) for team, kind in kinds.items()}
     read, configs, _ = _read({"how": (default, True)}, defaults, [*rest, *alone], prog, title)
-    return read.how, {team: (name, dataclasses.asdict(configs[team])) for team, name in teams.items()}
+    return read.how, {
+        team: (name, dataclasses.asdict(configs[team])) for team, name in teams.items()
+    }
 
 
 def _kinds(names: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Each team's algorithm, and the option that its name brings along."""
     read = {team: algorithms.parse_algorithm(str(name)) for team, name in names.items()}
-    return {team: kind for team, (kind, _) in read.items()}, {team: own for team, (_, own) in read.items()}
+    return {team: kind for team, (kind, _) in read.items()}, {
+        team: own for team, (_, own) in read.items()
+    }
 
 
-def _env(env: str, tuned: dict[str, Any], args: list[str]) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+def _env(
+    env: str, tuned: dict[str, Any], args: list[str]
+) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """The environment's part of the flags, its options, and the arguments without them.
 
-    A native game's options are known, so that tyro reads and explains them; any others go to the environment as they
-    are, and it says what it thinks of them.
+    A native game's options are known, so that tyro reads and explains them; any others go to the
+    environment as they are, and it says what it thinks of them.
     """
     if envs.find(env):
         return {"env": (envs.make(env, **tuned), False)}, {}, args
@@ -201,11 +238,17 @@ def _plain(value: str) -> Any:
 
 
 def _read(
-    parts: dict[str, tuple[Any, bool]], sides: dict[str, Any], args: list[str], prog: str, title: str
+    parts: dict[str, tuple[Any, bool]],
+    sides: dict[str, Any],
+    args: list[str],
+    prog: str,
+    title: str,
 ) -> tuple[Any, dict[str, Any], Asked]:
-    """Our parts, `name -> default, without prefix?`, and every team's config, with what the flags change; which did.
+    """Our parts, `name -> default, without prefix?`, and every team's config, with what the flags
+    change; which did.
 
-    Teams are called as users like: they have fields by number, and their names are only how flags are written.
+    Teams are called as users like: they have fields by number, and their names are only how flags
+    are written.
     """
     import tyro
 
@@ -215,7 +258,8 @@ def _read(
     for name, (default, bare) in parts.items():
         kind = type(default)
         fields.append((name, Annotated[kind, tyro.conf.OmitArgPrefixes] if bare else kind))
-    prefixes = {team: f"team.{team}" if team == "env" else team for team in sides}  # --env.x is the environment's
+    # --env.x is the environment's
+    prefixes = {team: f"team.{team}" if team == "env" else team for team in sides}
     for team, number in numbers.items():
         kind = Annotated[type(sides[team]), tyro.conf.arg(name=prefixes[team])]
         fields.append((number, kind, field(metadata={FLAG: prefixes[team]})))
@@ -251,9 +295,13 @@ def _split(args: list[str]) -> tuple[list[str], dict[str, str], list[str], bool]
             pair = word.partition("=")[2] or (words.pop(0) if words else "")
             team, _, name = pair.partition("=")
             if not team or not name:
-                raise ShoalError(f"{TEAM} needs a team and its algorithm, such as {TEAM} adversary=ppo")
+                raise ShoalError(
+                    f"{TEAM} needs a team and its algorithm, such as {TEAM} adversary=ppo"
+                )
             teams[team] = name
-        elif word.startswith("-") and (_name(word) not in switches or (word.startswith("--env.") and _said(words))):
+        elif word.startswith("-") and (
+            _name(word) not in switches or (word.startswith("--env.") and _said(words))
+        ):
             has_value = "=" not in word and words and not words[0].startswith("--")
             rest += [word, words.pop(0)] if has_value else [word]
         else:
@@ -266,26 +314,37 @@ def _name(flag: str) -> str:
 
 
 def _said(words: list[str]) -> bool:
-    """Whether yes or no comes next: an environment's own option may be called as a switch of ours and take a value."""
+    """Whether yes or no comes next: an environment's own option may be called as a switch of ours
+    and take a value."""
     return bool(words) and words[0] in (*PYTHONS, *PYTHONS.values())
 
 
 @cache
 def _switches() -> set[str]:
     """Flags without a value, of anything that has flags: no word after them belongs to them."""
-    everything = [Settings, *envs.GAMES.values(), *(kind.Config for kind in algorithms.ALGORITHMS.values())]
-    names = (name for kind in everything for name, takes_value in flags(kind, kind()) if not takes_value)
+    everything = [
+        Settings,
+        *envs.GAMES.values(),
+        *(kind.Config for kind in algorithms.ALGORITHMS.values()),
+    ]
+    names = (
+        name for kind in everything for name, takes_value in flags(kind, kind()) if not takes_value
+    )
     return {"help", "h"} | {name.removeprefix("--") for name in names}
 
 
 def _bare_help() -> None:
     """Without a pair to explain: the run's own options."""
-    title = f"{BARE}. Name an algorithm and an environment before --help to see their options too. {_examples()}"
+    title = (
+        f"{BARE}. Name an algorithm and an environment before --help to see their options too."
+        f" {_examples()}"
+    )
     parse(Settings, Settings(), ["--help"], "shoal train <algorithm> <env>", title)
     sys.exit(0)
 
 
 def _examples(name: str = "mappo", env: str = "mpe/simple_spread") -> str:
     return (
-        f"For example: shoal train {name} {env} --steps 2e6 --seed 1, or shoal train {name} {env} --games 64 --out tmp"
+        f"For example: shoal train {name} {env} --steps 2e6 --seed 1, or shoal train {name}"
+        f" {env} --games 64 --out tmp"
     )

@@ -1,7 +1,8 @@
 """What a run is made of: a game, an algorithm for each of its teams, and the run's own settings.
 
-A hyper-parameter is written once, as a field of a frozen dataclass with its type, default and meaning. Flags, help,
-presets, the saved config and the tables of the docs all come from there. A `Config` that exists can be run.
+A hyper-parameter is written once, as a field of a frozen dataclass with its type, default and
+meaning. Flags, help, presets, the saved config and the tables of the docs all come from there. A
+`Config` that exists can be run.
 """
 
 from __future__ import annotations
@@ -32,11 +33,15 @@ class Config:
 
     env: str
     options: dict[str, Any] = field(default_factory=dict)  # of the game
-    teams: dict[str, tuple[str, Any]] = field(default_factory=dict)  # team -> algorithm and its own config
+    # team -> algorithm and its own config
+    teams: dict[str, tuple[str, Any]] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
-    told: dict[str, Spec] | None = field(default=None, compare=False)  # the teams of a game from outside, if saved
-    origins: dict[str, Any] = field(default_factory=dict, compare=False)  # team -> `Algorithm.origin`, if it was saved
-    trust: Trust = field(default=EVERYTHING, compare=False)  # less than everything if a file named the environment
+    # the teams of a game from outside, if saved
+    told: dict[str, Spec] | None = field(default=None, compare=False)
+    # team -> `Algorithm.origin`, if it was saved
+    origins: dict[str, Any] = field(default_factory=dict, compare=False)
+    # less than everything if a file named the environment
+    trust: Trust = field(default=EVERYTHING, compare=False)
 
     def __post_init__(self) -> None:
         self._check_teams()
@@ -47,7 +52,8 @@ class Config:
             algorithm.check(self.share)
             if algorithm.sees_state and not algorithm.spec.state:
                 raise ShoalError(
-                    f"{algorithm.name} learns from the state, and that of {self.env} is empty: leave it out, so that"
+                    f"{algorithm.name} learns from the state, and that of {self.env} is empty:"
+                    f" leave it out, so that"
                     " all observations together take its place (--env.state False)"
                 )
         if s.steps < s.games * s.window:
@@ -60,19 +66,29 @@ class Config:
         sides = ", ".join(self.sides)
         for team, (name, config) in self.teams.items():
             if team not in self.sides:
-                raise ShoalError(f"{self.env} has no team {team!r}{nearest(team, self.sides)}: it has {sides}")
+                raise ShoalError(
+                    f"{self.env} has no team {team!r}{nearest(team, self.sides)}: it has {sides}"
+                )
             if not isinstance(config, algorithms.find(name).Config):
-                raise ShoalError(f"{name} is set by a {algorithms.find(name).Config.__name__}, not {config!r}")
+                raise ShoalError(
+                    f"{name} is set by a {algorithms.find(name).Config.__name__}, not {config!r}"
+                )
         if self.settings.best not in ("", *self.sides):
             hint = nearest(self.settings.best, self.sides)
-            raise ShoalError(f"best must be a team of {self.env}, not {self.settings.best!r}{hint}: it has {sides}")
+            raise ShoalError(
+                f"best must be a team of {self.env}, not"
+                f" {self.settings.best!r}{hint}: it has {sides}"
+            )
         for team in self.sides:
             if team not in self.teams:
-                raise ShoalError(f"team {team!r} of {self.env} has no algorithm: its teams are {sides}")
+                raise ShoalError(
+                    f"team {team!r} of {self.env} has no algorithm: its teams are {sides}"
+                )
 
     @cached_property
     def sides(self) -> dict[str, Spec]:
-        """Who plays: as it was saved, so that a policy needs no environment to act; else as the game says."""
+        """Who plays: as it was saved, so that a policy needs no environment to act; else as the
+        game says."""
         return self.told or self.game.teams
 
     @cached_property
@@ -81,21 +97,27 @@ class Config:
         self.trust.check(self.env, self.options)
         game = opened(self.env, self.options, self.settings, self.told)
         if self.told and not isinstance(game, Hosted) and game.teams != self.told:
-            raise ShoalError(f"{self.env} is not what it was when this was saved: install the version of then")
+            raise ShoalError(
+                f"{self.env} is not what it was when this was saved: install the version of then"
+            )
         return game
 
     @cached_property
     def algorithms(self) -> dict[str, Algorithm]:
         """In the order of the game's teams."""
         chosen = {team: self.teams[team] for team in self.sides}
-        made = {team: algorithms.find(name)(config, self.sides[team]) for team, (name, config) in chosen.items()}
+        made = {
+            team: algorithms.find(name)(config, self.sides[team])
+            for team, (name, config) in chosen.items()
+        }
         for team, algorithm in made.items():
             algorithm.join(team, made, self.settings.games, self.origins.get(team))
         return made
 
     @cached_property
     def devices(self) -> int:
-        """How many devices really share the games: the most that leave each enough to learn from."""
+        """How many devices really share the games: the most that leave each enough to learn
+        from."""
         possible = choices(self.settings.games, self.settings.devices)
         return next((count for count in possible if self._suffices(count)), possible[-1])
 
@@ -114,7 +136,8 @@ class Config:
 
     @cached_property
     def workers(self) -> int:
-        """How many processes really step the games: starting several pays only for more than a short run."""
+        """How many processes really step the games: starting several pays only for more than a
+        short run."""
         s = self.settings
         if s.workers >= 0:
             return min(s.workers, s.games)
@@ -142,13 +165,22 @@ class Config:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
-        teams = {t: {"algorithm": name, "options": dataclasses.asdict(c)} for t, (name, c) in self.teams.items()}
+        teams = {
+            t: {"algorithm": name, "options": dataclasses.asdict(c)}
+            for t, (name, c) in self.teams.items()
+        }
         for team, algorithm in self.algorithms.items():
             teams[team] |= {"origin": algorithm.origin()} if algorithm.origin() else {}
-        if self.env not in envs.GAMES:  # so that its policies can be loaded where the environment is not installed
+        # so that its policies can be loaded where the environment is not installed
+        if self.env not in envs.GAMES:
             for team, spec in self.sides.items():
                 teams[team]["spec"] = spec.to_json()
-        return {"env": self.env, "options": self.options, "teams": teams, "settings": dataclasses.asdict(self.settings)}
+        return {
+            "env": self.env,
+            "options": self.options,
+            "teams": teams,
+            "settings": dataclasses.asdict(self.settings),
+        }
 
     @classmethod
     def from_json(cls, plain: Any, trust: Trust = NOTHING) -> Config:
@@ -164,13 +196,19 @@ class Config:
         env, teams = entry(plain, "env", str), entry(plain, "teams", dict)
         outside = env not in envs.GAMES and env.partition(":")[0] not in COMPILED
         if outside and not all(isinstance(one, dict) and "spec" in one for one in teams.values()):
-            raise ShoalError(f"'spec' is missing there, which says who plays {env!r}: no policy is read without it")
+            raise ShoalError(
+                f"'spec' is missing there, which says who plays {env!r}: no policy"
+                f" is read without it"
+            )
         return cls._read(plain, trust)
 
     @classmethod
     def _read(cls, plain: Any, trust: Trust) -> Config:
         sides = entry(plain, "teams", dict)
-        teams = {team: (entry(one, "algorithm", str), entry(one, "options", dict)) for team, one in sides.items()}
+        teams = {
+            team: (entry(one, "algorithm", str), entry(one, "options", dict))
+            for team, one in sides.items()
+        }
         origins = {team: one["origin"] for team, one in sides.items() if "origin" in one}
         told = {team: _spec(team, one["spec"]) for team, one in sides.items() if "spec" in one}
         options, settings = entry(plain, "options", dict), entry(plain, "settings", dict)
@@ -192,12 +230,17 @@ class Config:
         return cls(*made, None if envs.find(env) else told or None, origins or {}, trust)
 
 
-def opened(env: str, options: dict[str, Any], settings: Settings, told: dict[str, Spec] | None = None) -> Any:
-    """A game as a run opens it: one on the host with the run's patience, in this process only if that was asked for."""
+def opened(
+    env: str, options: dict[str, Any], settings: Settings, told: dict[str, Spec] | None = None
+) -> Any:
+    """A game as a run opens it: one on the host with the run's patience, in this process only if
+    that was asked for."""
     game = envs.make(env, **options)
     if not isinstance(game, Hosted):
         return game
-    return dataclasses.replace(game, told=told, patience=settings.patience, watched=settings.workers != 0)
+    return dataclasses.replace(
+        game, told=told, patience=settings.patience, watched=settings.workers != 0
+    )
 
 
 def parts(
@@ -207,7 +250,10 @@ def parts(
     if found := envs.find(env):
         game, said = found
         options = dataclasses.asdict(fill(game, said | options, env))  # type: ignore[call-overload]
-    chosen = {team: (name, fill(algorithms.find(name).Config, own, name)) for team, (name, own) in teams.items()}
+    chosen = {
+        team: (name, fill(algorithms.find(name).Config, own, name))
+        for team, (name, own) in teams.items()
+    }
     return env, options, chosen, fill(Settings, settings, "a run")
 
 
@@ -221,13 +267,22 @@ def _spec(team: str, plain: Any) -> Spec:
 
 
 def _sound(spec: Spec) -> bool:
-    """Whether a spec can be one: sizes that are counts, names that differ, a size for each agent or for none."""
+    """Whether a spec can be one: sizes that are counts, names that differ, a size for each agent or
+    for none."""
     each = (spec.obs_sizes, spec.action_sizes)
-    sizes = (spec.obs, spec.state, spec.rivals, spec.action.size, *spec.pixels, *(size for own in each for size in own))
+    sizes = (
+        spec.obs,
+        spec.state,
+        spec.rivals,
+        spec.action.size,
+        *spec.pixels,
+        *(size for own in each for size in own),
+    )
     bounds = [] if isinstance(spec.action, Discrete) else [spec.action.low, spec.action.high]
     return (
         all(type(size) is int and 0 <= size <= WHOLE for size in sizes)
-        and not np.isnan(np.array(bounds, float)).any()  # as many below as above, or there is no such array
+        # as many below as above, or there is no such array
+        and not np.isnan(np.array(bounds, float)).any()
         and all(isinstance(agent, str) for agent in spec.agents)
         and 0 < len(set(spec.agents)) == spec.n
         and spec.action.size > 0

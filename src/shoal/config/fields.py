@@ -12,7 +12,8 @@ WHOLE, REAL = 2**32 - 1, 1e30  # beyond these no setting makes sense, and no arr
 
 
 def fill(cls: type, values: dict[str, Any], owner: str) -> Any:
-    """The dataclass `cls` with these values, each checked against its field; `owner` is whose options they are."""
+    """The dataclass `cls` with these values, each checked against its field; `owner` is whose
+    options they are."""
     hints = get_type_hints(cls)
     known = [option.name for option in dataclasses.fields(cls)]
     for name in values:
@@ -22,9 +23,12 @@ def fill(cls: type, values: dict[str, Any], owner: str) -> Any:
 
 
 def entry(plain: Any, name: str, kind: type) -> Any:
-    """What a file says under a name, if it is there and what it should be; a whole number is a count."""
+    """What a file says under a name, if it is there and what it should be; a whole number is a
+    count."""
     value = plain.get(name) if isinstance(plain, dict) else None
-    if not isinstance(value, kind) or (kind is int and not (type(value) is int and 0 <= value <= WHOLE)):
+    if not isinstance(value, kind) or (
+        kind is int and not (type(value) is int and 0 <= value <= WHOLE)
+    ):
         raise ShoalError(f"{name!r} is missing there, or is not {_kind(kind)}")
     return value
 
@@ -55,6 +59,12 @@ def fit(kind: Any, value: Any, name: str) -> Any:
 def _kind(arm: Any) -> str:
     if get_origin(arm) is Literal:
         return "one of " + ", ".join(map(str, get_args(arm)))
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
+    words = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "text",
+        type(None): "none",
+    }
     words |= {dict: "a table of names and values"}
     return words.get(arm, str(arm))

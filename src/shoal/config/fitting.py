@@ -1,6 +1,7 @@
 """Small runs: a default that is merely too large for a run is made to fit it, and it is said.
 
-What somebody asked for, by a flag or a keyword, stays as it is: if it does not fit, `Config` refuses it.
+What somebody asked for, by a flag or a keyword, stays as it is: if it does not fit, `Config`
+refuses it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def fitted(
     asked: Asked,
     sides: dict[str, Spec] | None = None,
 ) -> tuple[Config, list[str]]:
-    """The run, and what the user should be told of it; `sides` is who plays, where that is known already."""
+    """The run, and what the user should be told of it; `sides` is who plays, where that is known
+    already."""
     told: list[str] = []
     for fits in (_games, _window):
         settings = _taken(settings, fits(settings), asked.settings, told)
@@ -68,4 +70,10 @@ def _window(s: Settings) -> list[Fit]:
     """Shorter, for a run of few steps."""
     if s.steps >= s.games * s.window or s.window <= SHORTEST:
         return []
-    return [Fit("window", max(s.steps // (UPDATES * s.games), SHORTEST), f"{s.steps:,} steps of {s.games} games")]
+    return [
+        Fit(
+            "window",
+            max(s.steps // (UPDATES * s.games), SHORTEST),
+            f"{s.steps:,} steps of {s.games} games",
+        )
+    ]

@@ -81,14 +81,22 @@ THEIRS = {  # what other libraries call our options
 
 
 def parse(cls: type[T], default: T, args: Sequence[str], prog: str, description: str) -> T:
-    """`default` with what the flags change. Fields of fields are `--env.x`, unless their prefix is left out."""
+    """`default` with what the flags change. Fields of fields are `--env.x`, unless their prefix is
+    left out."""
     import tyro
 
     known = dict(flags(cls, default))
     args = list(_spelled(args, known))
     tyro._experimental_options["ansi_codes"] = not os.environ.get("NO_COLOR")
     if "--help" in args or "-h" in args:
-        tyro.cli(cls, default=default, args=["--help"], prog=prog, description=description, registry=_registry())
+        tyro.cli(
+            cls,
+            default=default,
+            args=["--help"],
+            prog=prog,
+            description=description,
+            registry=_registry(),
+        )
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
@@ -98,11 +106,19 @@ def parse(cls: type[T], default: T, args: Sequence[str], prog: str, description:
 
 
 def given(cls: type, default: Any, args: Sequence[str]) -> list[str]:
-    """The options that the flags set, each with its prefix: `adversary.lr` of `--adversary.lr 1e-3`."""
+    """The options that the flags set, each with its prefix: `adversary.lr` of `--adversary.lr
+    1e-3`."""
     known = dict(flags(cls, default))
-    named = [re.sub(r"^--(.*\.)?no-", r"--\1", flag) if not takes else flag for flag, takes in known.items()]
+    named = [
+        re.sub(r"^--(.*\.)?no-", r"--\1", flag) if not takes else flag
+        for flag, takes in known.items()
+    ]
     options = dict(zip(known, named, strict=True))
-    return [options[word].removeprefix("--").replace("-", "_") for word in _spelled(args, known) if word in options]
+    return [
+        options[word].removeprefix("--").replace("-", "_")
+        for word in _spelled(args, known)
+        if word in options
+    ]
 
 
 def flags(cls: type, default: Any, prefix: str = "") -> Iterator[tuple[str, bool]]:
@@ -124,7 +140,8 @@ def flags(cls: type, default: Any, prefix: str = "") -> Iterator[tuple[str, bool
 
 
 def _spelled(args: Sequence[str], known: dict[str, bool]) -> Iterator[str]:
-    """The arguments with every flag as it is known: `--env.n` for `--env.N`, `_` for `-`; values must be there."""
+    """The arguments with every flag as it is known: `--env.n` for `--env.N`, `_` for `-`; values
+    must be there."""
     folded = {_fold(flag): flag for flag in [*known, "--help"]}
     rest = list(args)
     while rest:
@@ -145,7 +162,8 @@ def _spelled(args: Sequence[str], known: dict[str, bool]) -> Iterator[str]:
 
 
 def _hint(flag: str, known: Iterable[str]) -> str:
-    """What may have been meant: what another library calls so, the same option of another owner, or one like it."""
+    """What may have been meant: what another library calls so, the same option of another owner, or
+    one like it."""
     ours = f"--{THEIRS.get(flag.removeprefix('--'), '')}"
     if ours in known:
         return f": what other libraries call so is {ours} here"

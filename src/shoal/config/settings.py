@@ -20,29 +20,38 @@ class Settings:
     """The run itself."""
 
     steps: int = 1_000_000
-    """Environment steps to train for, up to the end of a window; a step moves all agents of one game once."""
+    """Environment steps to train for, up to the end of a window; a step moves all agents of one
+    game once."""
     seed: int = 0
     """Decides everything random: equal seeds repeat a run exactly."""
     seeds: int = 1
-    """Runs to train side by side, with this seed and those after it, each on one device unless more are asked for."""
+    """Runs to train side by side, with this seed and those after it, each on one device unless more
+    are asked for."""
     games: int = 128
     """Games played in parallel, over all devices."""
     window: int = 25
     """Steps of each game between two updates."""
     devices: int = 0
-    """Devices (on a CPU: cores) that share the games; 0 takes as many as divide them and what is learnt from."""
+    """Devices (on a CPU: cores) that share the games; 0 takes as many as divide them and what is
+    learnt from."""
     workers: int = -1
-    """Processes that step an environment on the host: -1 one per core, or one up to 20,000 steps; 0 none, unwatched."""
+    """Processes that step an environment on the host: -1 one per core, or one up to 20,000 steps; 0
+    none, unwatched."""
     patience: float = 60.0
-    """Seconds a step of an environment on the host may take before its process is replaced; making one, 120 or more."""
+    """Seconds a step of an environment on the host may take before its process is replaced; making
+    one, 120 or more."""
     tolerance: int = 100
-    """Faults of an environment on the host that training, and each evaluation, bears before the run stops."""
+    """Faults of an environment on the host that training, and each evaluation, bears before the run
+    stops."""
     alone: bool = False
-    """Close the one game on the host for each evaluation: for an environment that may exist only once per machine."""
+    """Close the one game on the host for each evaluation: for an environment that may exist only
+    once per machine."""
     longest: int = 30_000
-    """Steps after which an evaluation gives up on an episode that has not ended, and the run stops."""
+    """Steps after which an evaluation gives up on an episode that has not ended, and the run
+    stops."""
     evaluations: int = 10
-    """Evaluations spread over the run, beside the one before the first step and the one after the last."""
+    """Evaluations spread over the run, beside the one before the first step and the one after the
+    last."""
     eval_episodes: int = 100
     """Episodes of each evaluation, on games of their own."""
     greedy: bool = True
@@ -54,7 +63,8 @@ class Settings:
     keep: int = 2
     """Checkpoints to keep, the newest."""
     best: str = ""
-    """Team whose score in evaluations decides which policy is kept as the best; empty takes the first that learns."""
+    """Team whose score in evaluations decides which policy is kept as the best; empty takes the
+    first that learns."""
     track: str = ""
     """Also log to wandb, to mlflow or to both: wandb,mlflow."""
     project: str = "shoal"
@@ -79,7 +89,8 @@ class Settings:
                 raise ShoalError(f"{count} must not be negative, not {getattr(self, count)}")
         if self.seeds > MOST_SEEDS or self.seed + self.seeds > 2**32:
             raise ShoalError(
-                f"seeds must be at most {MOST_SEEDS:,}, each smaller than 2**32, not {self.seed} and {self.seeds} on"
+                f"seeds must be at most {MOST_SEEDS:,}, each smaller than 2**32, not"
+                f" {self.seed} and {self.seeds} on"
             )
         if not 0 <= self.film <= 100:
             raise ShoalError(f"film must be 0 to 100 episodes, not {self.film}")
@@ -87,7 +98,9 @@ class Settings:
             raise ShoalError(f"evaluations must be at most 10,000, not {self.evaluations}")
         for word in self.track.split(",") if self.track else ():
             if word not in TRACKERS:
-                raise ShoalError(f"track must be of {', '.join(TRACKERS)}, not {word!r}{nearest(word, TRACKERS)}")
+                raise ShoalError(
+                    f"track must be of {', '.join(TRACKERS)}, not {word!r}{nearest(word, TRACKERS)}"
+                )
         plain = self.out.isprintable() and self.name.isprintable() and len(self.name.encode()) < 200
         if not plain or not self.out or self.name != self.name.strip("/. ") or "/" in self.name:
             raise ShoalError("name must be a plain folder name and out the folder it goes into")

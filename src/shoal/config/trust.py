@@ -1,8 +1,9 @@
 """Whose code may run.
 
-What a file names (a run folder, a checkpoint, a group, a campaign, a saved config) is imported only if it is a game of
-ours or of a package that Shoal has an adapter for, with plain options. Anything else runs only where the user typed it
-in this very command, passed it as an argument, or said `--trust`.
+What a file names (a run folder, a checkpoint, a group, a campaign, a saved config) is imported only
+if it is a game of ours or of a package that Shoal has an adapter for, with plain options. Anything
+else runs only where the user typed it in this very command, passed it as an argument, or said
+`--trust`.
 """
 
 from __future__ import annotations
@@ -38,10 +39,16 @@ class Trust:
             return
         how = f"say {FLAG} (in Python trust=True) if you trust whoever wrote that file"
         if not _known(env):
-            raise ShoalError(f"a file names the environment {env!r}, and playing it would run code from there: {how}")
+            raise ShoalError(
+                f"a file names the environment {env!r}, and playing it would run"
+                f" code from there: {how}"
+            )
         for option, value in options.items():
             if option not in ADAPTERS_OWN and not _plain(option, value):
-                raise ShoalError(f"a file gives {env} the option {option}={value!r}, which may load other files: {how}")
+                raise ShoalError(
+                    f"a file gives {env} the option {option}={value!r}, which may"
+                    f" load other files: {how}"
+                )
 
     def only(self, env: str) -> Trust:
         """What of it concerns that environment: for a process that plays nothing else."""
@@ -77,13 +84,19 @@ def _known(env: str) -> bool:
     if prefix not in PACKAGES:
         return False
     module = rest if prefix == "pz" else rest.rpartition(":")[0] or "gymnasium"
-    return re.fullmatch(r"\w+(\.\w+)*", module) is not None and module.partition(".")[0] in PACKAGES[prefix]
+    return (
+        re.fullmatch(r"\w+(\.\w+)*", module) is not None
+        and module.partition(".")[0] in PACKAGES[prefix]
+    )
 
 
 def _plain(name: str, value: Any) -> bool:
-    """Numbers, yes and no, and words that name neither a path nor a module; lists and tables of them."""
+    """Numbers, yes and no, and words that name neither a path nor a module; lists and tables of
+    them."""
     if isinstance(value, dict):
-        return not TELLING.search(name) and all(_plain(str(key), inner) for key, inner in value.items())
+        return not TELLING.search(name) and all(
+            _plain(str(key), inner) for key, inner in value.items()
+        )
     if isinstance(value, list):
         return all(_plain(name, inner) for inner in value)
     return not isinstance(value, str) or not (TELLING.search(name) or LEADING.search(value))

@@ -32,7 +32,8 @@ class Endless(ShoalError):
 
     def __init__(self, env: str, game: int, longest: int, limit: str):
         super().__init__(
-            f"an evaluation was given up: game {game} of {env} has not ended its episode after {longest:,} steps;"
+            f"an evaluation was given up: game {game} of {env} has not ended its episode after"
+            f" {longest:,} steps;"
             f" {limit}, or let evaluations wait for longer with --longest"
         )
 

@@ -49,10 +49,17 @@ class Evaluator:
         self.env, self.algorithms, self.episodes, self.greedy = env, algorithms, episodes, greedy
         self.games, self.longest = min(episodes, AT_ONCE), longest
         self.faults: list[Fault] = []  # there never are any
-        self._run, self._opened, self._stepped = jax.jit(self._play), jax.jit(self._open), jax.jit(self._step)
+        self._run, self._opened, self._stepped = (
+            jax.jit(self._play),
+            jax.jit(self._open),
+            jax.jit(self._step),
+        )
 
-    def __call__(self, learners: dict, seed: int, clock: Clock, halted: Callable[[], bool] = never) -> Episodes:
-        """`seed` alone decides the games: equal seeds face equal games. It is too short to be halted."""
+    def __call__(
+        self, learners: dict, seed: int, clock: Clock, halted: Callable[[], bool] = never
+    ) -> Episodes:
+        """`seed` alone decides the games: equal seeds face equal games. It is too short to be
+        halted."""
         played = []
         for key in self._keys(seed):
             returns, length, over = jax.device_get(self._run(learners, key, clock))
@@ -61,8 +68,11 @@ class Evaluator:
         returns, length = jax.tree.map(lambda *rows: np.concatenate(rows)[: self.episodes], *played)
         return Episodes(returns, length)
 
-    def instants(self, learners: dict, seed: int, clock: Clock) -> Iterator[tuple[Tally, dict[str, Array]]]:
-        """The first of the same games one instant after the other, each with the actions that led there."""
+    def instants(
+        self, learners: dict, seed: int, clock: Clock
+    ) -> Iterator[tuple[Tally, dict[str, Array]]]:
+        """The first of the same games one instant after the other, each with the actions that led
+        there."""
         tally, actions = self._opened(learners, self._keys(seed)[0]), {}
         while not tally.over.all():
             yield tally, actions
@@ -84,7 +94,9 @@ class Evaluator:
         rounds = -(-self.episodes // self.games)
         return jax.random.split(jax.random.fold_in(jax.random.key(seed), 0xE7A1), rounds)
 
-    def _play(self, learners: dict, key: Array, clock: Clock) -> tuple[dict[str, Array], Array, Array]:
+    def _play(
+        self, learners: dict, key: Array, clock: Clock
+    ) -> tuple[dict[str, Array], Array, Array]:
         end = jax.lax.while_loop(
             lambda tally: ~tally.over.all() & (tally.length.max() <= self.longest),
             lambda tally: self._step(learners, clock, tally)[0],
@@ -95,19 +107,32 @@ class Evaluator:
     def _open(self, learners: dict, key: Array) -> Tally:
         key, key_reset = jax.random.split(key)
         game, views = self.env.reset(key_reset, self.games)
-        carries = {team: algorithm.carry(learners[team], self.games) for team, algorithm in self.algorithms.items()}
+        carries = {
+            team: algorithm.carry(learners[team], self.games)
+            for team, algorithm in self.algorithms.items()
+        }
         nothing = {team: jnp.zeros_like(view.reward) for team, view in views.items()}
         return Tally(
-            Play(game, views, carries), key, nothing, jnp.zeros(self.games, jnp.int32), jnp.zeros(self.games, bool)
+            Play(game, views, carries),
+            key,
+            nothing,
+            jnp.zeros(self.games, jnp.int32),
+            jnp.zeros(self.games, bool),
         )
 
     def _step(self, learners: dict, clock: Clock, tally: Tally) -> tuple[Tally, dict[str, Array]]:
         key, *keys = jax.random.split(tally.key, 2 + len(self.algorithms))
-        play, (_, actions, _) = play_step(self.env, self.algorithms, learners, clock, self.greedy, tally.play, keys)
+        play, (_, actions, _) = play_step(
+            self.env, self.algorithms, learners, clock, self.greedy, tally.play, keys
+        )
         first = next(iter(play.views.values())).first
-        over = tally.over | first  # the step that reopens a game shows that its episode had ended before
+        # the step that reopens a game shows that its episode had ended before
+        over = tally.over | first
         going = ~over
-        returns = {team: tally.returns[team] + view.reward * going[:, None] for team, view in play.views.items()}
+        returns = {
+            team: tally.returns[team] + view.reward * going[:, None]
+            for team, view in play.views.items()
+        }
         return Tally(play, key, returns, tally.length + going, over), actions
 
 

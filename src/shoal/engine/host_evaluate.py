@@ -23,11 +23,13 @@ from .play import decide
 HOSTED_AT_ONCE = 16  # the same on the host
 
 
-MANY, LONG = 5_000, 120.0  # steps of one episode, or seconds in which none ends, after which that is told
+# steps of one episode, or seconds in which none ends, after which that is told
+MANY, LONG = 5_000, 120.0
 
 
 class HostEvaluator:
-    """The same for a game on the host: every game plays its share of the episodes, one after the other."""
+    """The same for a game on the host: every game plays its share of the episodes, one after the
+    other."""
 
     def __init__(
         self,
@@ -48,17 +50,24 @@ class HostEvaluator:
         self.warned = False  # that an episode does not end
         self._decide = jax.jit(partial(_decide, algorithms, greedy), static_argnums=0)
 
-    def __call__(self, learners: dict, seed: int, clock: Clock, halted: Callable[[], bool] = never) -> Episodes:
-        """`seed` alone decides the games, as far as the environment honours seeds; `halted` is asked at every step."""
+    def __call__(
+        self, learners: dict, seed: int, clock: Clock, halted: Callable[[], bool] = never
+    ) -> Episodes:
+        """`seed` alone decides the games, as far as the environment honours seeds; `halted` is
+        asked at every step."""
         if seed not in self.arenas:
             self.close()
             how = (self.workers, self.settings.patience, halted, self.alone)
             self.arenas[seed] = Arena(self.env.stateless, self.games, seed ^ 0xE7A1, *how)
         self.arenas[seed].halted = halted
         rounds = -(-self.episodes // self.games)
-        share = np.full(self.games, rounds) - (np.arange(self.games) >= self.episodes - (rounds - 1) * self.games)
+        share = np.full(self.games, rounds) - (
+            np.arange(self.games) >= self.episodes - (rounds - 1) * self.games
+        )
         rows = self._play(self.arenas[seed], learners, seed, clock, share, halted)
-        returns, length = jax.tree.map(lambda row: row.reshape(-1, *row.shape[2:])[: self.episodes], rows)
+        returns, length = jax.tree.map(
+            lambda row: row.reshape(-1, *row.shape[2:])[: self.episodes], rows
+        )
         return Episodes(returns, length)
 
     def close(self) -> None:
@@ -67,27 +76,48 @@ class HostEvaluator:
             self.arenas.popitem()[1].close()
 
     def _play(
-        self, arena: Arena, learners: dict, seed: int, clock: Clock, share: np.ndarray, halted: Callable[[], bool]
+        self,
+        arena: Arena,
+        learners: dict,
+        seed: int,
+        clock: Clock,
+        share: np.ndarray,
+        halted: Callable[[], bool],
     ) -> tuple[dict, np.ndarray]:
-        """Rows `[K,B,…]` of each game's first `share [B]` episodes; one that breaks is played again."""
+        """Rows `[K,B,…]` of each game's first `share [B]` episodes; one that breaks is played
+        again."""
         before, all_games = len(self.faults), range(self.games)
         arena.renew()
         self.faults += arena.step()
-        acting = {team: algorithm.acting(learners[team]) for team, algorithm in self.algorithms.items()}
+        acting = {
+            team: algorithm.acting(learners[team]) for team, algorithm in self.algorithms.items()
+        }
         leaves, tree = jax.tree.flatten(jax.device_put(acting))
-        carries = {team: algorithm.carry(acting[team], self.games) for team, algorithm in self.algorithms.items()}
-        rows = {team: np.zeros((share.max(), self.games, spec.n)) for team, spec in self.env.teams.items()}
+        carries = {
+            team: algorithm.carry(acting[team], self.games)
+            for team, algorithm in self.algorithms.items()
+        }
+        rows = {
+            team: np.zeros((share.max(), self.games, spec.n))
+            for team, spec in self.env.teams.items()
+        }
         lengths, done, step = np.zeros((share.max(), self.games), int), np.zeros(self.games, int), 0
         self._look(arena, done, done < share, rows)
         self.since = time.monotonic()
         while (done < share).any():
             views = jax.tree.map(np.array, arena.views())
-            actions, carries = self._decide(tree, leaves, clock, views, carries, np.uint32(seed), step)
+            actions, carries = self._decide(
+                tree, leaves, clock, views, carries, np.uint32(seed), step
+            )
             self.faults += arena.step(jax.device_get(actions))
             broke, step = len(self.faults) - before, step + 1
             if broke > self.settings.tolerance:
-                count = f"the environment broke {broke} times in an evaluation, more than its tolerance"
-                raise TooManyFaults(f"{count} of {self.settings.tolerance}; the last time", self.faults[-1])
+                count = (
+                    f"the environment broke {broke} times in an evaluation, more than its tolerance"
+                )
+                raise TooManyFaults(
+                    f"{count} of {self.settings.tolerance}; the last time", self.faults[-1]
+                )
             if halted():
                 raise Halted
             going = done < share
@@ -104,21 +134,31 @@ class HostEvaluator:
         return rows, lengths
 
     def _wait_for(self, taken: np.ndarray, progress: bool) -> None:
-        """Tell of an episode that has not ended after many steps `[B]`, and give up after too many."""
+        """Tell of an episode that has not ended after many steps `[B]`, and give up after too
+        many."""
         if progress:
             self.since = time.monotonic()
         game, longest = int(taken.argmax()), self.settings.longest
         if taken[game] >= longest:
             raise Endless(self.env.name, game, longest, LIMIT)
-        if not self.warned and (taken[game] >= MANY or time.monotonic() - self.since > LONG) and taken[game]:
+        if (
+            not self.warned
+            and (taken[game] >= MANY or time.monotonic() - self.since > LONG)
+            and taken[game]
+        ):
             self.warned = True
             self.say(
-                f"game {game} of {self.env.name} has not ended its episode after {taken[game]:,} steps of an"
-                f" evaluation, which gives up after {longest:,} (--longest); --env.limit <steps> cuts episodes"
+                f"game {game} of {self.env.name} has not ended its episode after"
+                f" {taken[game]:,} steps of an"
+                f" evaluation, which gives up after {longest:,} (--longest); --env.limit"
+                f" <steps> cuts episodes"
             )
 
-    def _look(self, arena: Arena, row: np.ndarray, going: np.ndarray, rows: dict[str, np.ndarray]) -> None:
-        """Called at every instant, for whoever films: the row `[B]` each game is at, and whether it is still played."""
+    def _look(
+        self, arena: Arena, row: np.ndarray, going: np.ndarray, rows: dict[str, np.ndarray]
+    ) -> None:
+        """Called at every instant, for whoever films: the row `[B]` each game is at, and whether it
+        is still played."""
 
 
 def _decide(
@@ -134,4 +174,6 @@ def _decide(
 ) -> tuple[dict, dict]:
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 0xE7A1), step)
     keys = list(jax.random.split(key, len(algorithms)))
-    return decide(algorithms, jax.tree.unflatten(tree, leaves), clock, greedy, views, carries, keys)[:2]
+    return decide(
+        algorithms, jax.tree.unflatten(tree, leaves), clock, greedy, views, carries, keys
+    )[:2]

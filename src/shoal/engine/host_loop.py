@@ -1,4 +1,5 @@
-"""The same three steps with games on the host: jitted decisions, stepping outside, then the same remember and learn."""
+"""The same three steps with games on the host: jitted decisions, stepping outside, then the same
+remember and learn."""
 
 from __future__ import annotations
 
@@ -27,15 +28,20 @@ class Stage(Protocol):
     """Games that are stepped from outside the compiled program."""
 
     def open(self, keys: Array) -> tuple[dict[str, View], list[Fault]]:
-        """The opening views, and what broke before there were any; device d's games may use `keys[d]`."""
+        """The opening views, and what broke before there were any; device d's games may use
+        `keys[d]`."""
         ...
 
-    def step(self, keys: np.ndarray, t: int, actions: dict) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
-        """The next views, `[B]` where an episode broke instead of going on, and how. Step t may use `keys[d,t,0]`."""
+    def step(
+        self, keys: np.ndarray, t: int, actions: dict
+    ) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
+        """The next views, `[B]` where an episode broke instead of going on, and how. Step t may use
+        `keys[d,t,0]`."""
         ...
 
     def renew(self, episodes: np.ndarray) -> None:
-        """The next step opens the episodes after those `[B]`; the ones under way break off there."""
+        """The next step opens the episodes after those `[B]`; the ones under way break off
+        there."""
         ...
 
     def episodes(self) -> np.ndarray:
@@ -55,7 +61,9 @@ class HostStage:
         faults = self.arena.step()
         return self.arena.views(), faults
 
-    def step(self, keys: np.ndarray, t: int, actions: dict) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
+    def step(
+        self, keys: np.ndarray, t: int, actions: dict
+    ) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
         faults = self.arena.step(actions)
         return self.arena.views(), self.arena.arrays["broken"], faults
 
@@ -73,14 +81,16 @@ class HostStage:
 class HostLoop(Loop):
     """`Loop` for a game that is not compiled.
 
-    Stages speak of all games, `[B,…]`; here every array has the axis of devices in front, `[D,B/D,…]`. Decisions are
-    made for all devices' games on the first one, each with its own keys; learning is shared by all.
+    Stages speak of all games, `[B,…]`; here every array has the axis of devices in front,
+    `[D,B/D,…]`. Decisions are made for all devices' games on the first one, each with its own keys;
+    learning is shared by all.
     """
 
     workers: int = 0  # processes that step the games; 0 steps them here
     patience: float = 60.0  # seconds a step may take there
     tolerance: int = 100  # faults of the environment that the run bears
-    halted: Callable[[], bool] = never  # asked before every iteration, and while a game lets us wait
+    # asked before every iteration, and while a game lets us wait
+    halted: Callable[[], bool] = never
     alone: Alone | None = None  # who else may not have games open meanwhile
 
     def __post_init__(self) -> None:
@@ -106,9 +116,11 @@ class HostLoop(Loop):
         return self.init(seed)
 
     def restored(self, state: TrainState) -> TrainState:
-        """An environment's inner state is nobody's to save: every game goes on with its next episode.
+        """An environment's inner state is nobody's to save: every game goes on with its next
+        episode.
 
-        The first step opens it, as it opens one after an end: so the opening is in the stream, and in replays.
+        The first step opens it, as it opens one after an end: so the opening is in the stream, and
+        in replays.
         """
         assert self.played, "the games are not open"
         self.played.renew(np.asarray(state.game["episode"]).reshape(-1))
@@ -116,27 +128,39 @@ class HostLoop(Loop):
 
     def _shared(self, tree: Any) -> Any:
         """A copy of what all games have, as the devices share it."""
-        return jax.tree.map(lambda x: np.array(x).reshape(self.devices, self.share.games, *x.shape[1:]), tree)
+        return jax.tree.map(
+            lambda x: np.array(x).reshape(self.devices, self.share.games, *x.shape[1:]), tree
+        )
 
     def stage(self, seed: int) -> Stage:
         """Where the games are played."""
         seen = any(algorithm.sees_state for algorithm in self.algorithms.values())
         env = self.env if seen else self.env.stateless
-        return HostStage(Arena(env, self.games, seed, self.workers, self.patience, self.halted, self.alone))
+        return HostStage(
+            Arena(env, self.games, seed, self.workers, self.patience, self.halted, self.alone)
+        )
 
     def close(self) -> None:
         if self.played:
             self.played.close()
 
-    def compile(self, state: TrainState, iterations: int) -> Callable[[TrainState], tuple[TrainState, Metrics | None]]:
+    def compile(
+        self, state: TrainState, iterations: int
+    ) -> Callable[[TrainState], tuple[TrainState, Metrics | None]]:
         _, keys_play, keys = jax.device_get(self._deal(state.key))
         clock = jax.device_get(self._clock(state.steps))
         views, carries = jax.device_get((state.views, state.carries))
-        actions, after, records = self._decide(*self._acting(state), clock, views, carries, keys_play, 0)
+        actions, after, records = self._decide(
+            *self._acting(state), clock, views, carries, keys_play, 0
+        )
         streams = jax.tree.map(partial(_shape, self.window + 1), views)
-        done = jax.tree.map(partial(_shape, self.window), (actions, records, views[next(iter(views))].first))
+        done = jax.tree.map(
+            partial(_shape, self.window), (actions, records, views[next(iter(views))].first)
+        )
         kept = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (carries, after))
-        self.take_in = self._absorb.lower(state, (streams, *done[:2], *kept, done[2]), keys, clock).compile()
+        self.take_in = self._absorb.lower(
+            state, (streams, *done[:2], *kept, done[2]), keys, clock
+        ).compile()
         return partial(self._run_here, iterations)
 
     def _run_here(self, iterations: int, state: TrainState) -> tuple[TrainState, Metrics | None]:
@@ -165,7 +189,10 @@ class HostLoop(Loop):
             seen = jax.tree.map(lambda x, t=t: x[t], streams)
             actions, after, records = self._decide(*acting, clock, seen, after, keys_play, t)
             done.append(jax.device_get((actions, records)))
-            told = {team: action.reshape(self.games, *action.shape[2:]) for team, action in done[-1][0].items()}
+            told = {
+                team: action.reshape(self.games, *action.shape[2:])
+                for team, action in done[-1][0].items()
+            }
             views, broken[t], faults = stage.step(keys_play, t, told)
             for place, now in zip(jax.tree.leaves(streams), jax.tree.leaves(views), strict=True):
                 place[t + 1] = now.reshape(place.shape[1:])
@@ -179,14 +206,17 @@ class HostLoop(Loop):
         game = self._shared({"episode": stage.episodes()})
         carries, after = jax.device_get((carries, after))
         state = state._replace(game=game, views=last, carries=after, earned=earned, key=key)
-        streams, actions, records, ended = jax.tree.map(lambda x: x.swapaxes(0, 1), (streams, actions, records, ended))
+        streams, actions, records, ended = jax.tree.map(
+            lambda x: x.swapaxes(0, 1), (streams, actions, records, ended)
+        )
         return self.take_in(state, (streams, actions, records, carries, after, ended), keys, clock)
 
     def _bear(self, faults: list[Fault]) -> None:
         self.faults.extend(faults)
         if len(self.faults) > self.tolerance:
             count = (
-                f"the environment broke {len(self.faults)} times, more than this run's tolerance of {self.tolerance}"
+                f"the environment broke {len(self.faults)} times, more than this run's"
+                f" tolerance of {self.tolerance}"
             )
             raise TooManyFaults(f"{count}; the last time", self.faults[-1])
 
@@ -204,19 +234,26 @@ class HostLoop(Loop):
         return jax.jit(partial(_decide, self.algorithms), static_argnums=0)
 
     def _acting(self, state: TrainState) -> tuple[Any, list[Array]]:
-        """What acting needs of the learners, as a flat list: walking through nets takes as long as a small one acts."""
-        leaves, tree = jax.tree.flatten({team: a.acting(state.learners[team]) for team, a in self.algorithms.items()})
+        """What acting needs of the learners, as a flat list: walking through nets takes as long as
+        a small one acts."""
+        leaves, tree = jax.tree.flatten(
+            {team: a.acting(state.learners[team]) for team, a in self.algorithms.items()}
+        )
         return tree, [leaf.addressable_data(0) for leaf in leaves]
 
     @cached_property
     def _absorb(self) -> Any:
         own, same = PartitionSpec(AXIS), PartitionSpec()
         ins, outs = (self.specs, own, own, same), (self.specs, same)
-        body = jax.shard_map(self._take_in, mesh=self.mesh, in_specs=ins, out_specs=outs, check_vma=False)
+        body = jax.shard_map(
+            self._take_in, mesh=self.mesh, in_specs=ins, out_specs=outs, check_vma=False
+        )
         placed = jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), (ins, outs))
         return jax.jit(body, donate_argnums=0, in_shardings=placed[0], out_shardings=placed[1])
 
-    def _take_in(self, state: TrainState, played: tuple, keys: Array, clock: Clock) -> tuple[TrainState, Metrics]:
+    def _take_in(
+        self, state: TrainState, played: tuple, keys: Array, clock: Clock
+    ) -> tuple[TrainState, Metrics]:
         streams, actions, records, before, after, ended = jax.tree.map(lambda x: x[0], played)
         seen = windows(self.env.teams, streams, actions, records, before, after)
         state, metrics = self.learn_from_windows(
@@ -227,11 +264,20 @@ class HostLoop(Loop):
 
 def _deal(teams: int, steps: int, key: Array) -> tuple[Array, Array, Array]:
     key, key_play, *keys = jax.random.split(jax.random.wrap_key_data(key), 2 + teams)
-    return jax.tree.map(jax.random.key_data, (key, jax.random.split(key_play, (steps, 1 + teams)), jnp.stack(keys)))
+    return jax.tree.map(
+        jax.random.key_data, (key, jax.random.split(key_play, (steps, 1 + teams)), jnp.stack(keys))
+    )
 
 
 def _decide(
-    algorithms: dict, tree: Any, leaves: list, clock: Clock, views: dict, carries: dict, keys: Array, step: Array
+    algorithms: dict,
+    tree: Any,
+    leaves: list,
+    clock: Clock,
+    views: dict,
+    carries: dict,
+    keys: Array,
+    step: Array,
 ) -> tuple:
     learners = jax.tree.unflatten(tree, leaves)
     own = jax.random.wrap_key_data(keys[:, step, 1:])
@@ -250,10 +296,14 @@ def _unfold(steps: int, x: Any) -> np.ndarray:
     return room
 
 
-def _strike(streams: dict[str, View], ended: np.ndarray, earned: dict[str, np.ndarray], broken: np.ndarray) -> None:
-    """Take broken episodes out of a window, in place: none of their steps is valid, earns anything or counts.
+def _strike(
+    streams: dict[str, View], ended: np.ndarray, earned: dict[str, np.ndarray], broken: np.ndarray
+) -> None:
+    """Take broken episodes out of a window, in place: none of their steps is valid, earns anything
+    or counts.
 
-    `broken [T,D,B/D]` says after which step one broke. What earlier windows held of it has been learnt from already.
+    `broken [T,D,B/D]` says after which step one broke. What earlier windows held of it has been
+    learnt from already.
     """
     opened = next(iter(streams.values())).first.copy()
     for step, *game in zip(*np.nonzero(broken), strict=True):

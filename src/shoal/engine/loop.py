@@ -1,7 +1,8 @@
 """The only training loop: collect, remember, learn, for any mix of teams.
 
-`Loop` is the program; who watches, logs and saves is `trainer.py`'s business. Every device plays its own share of the
-games: what is a device's own carries a leading device axis, learners and counters are the same on all of them.
+`Loop` is the program; who watches, logs and saves is `trainer.py`'s business. Every device plays
+its own share of the games: what is a device's own carries a leading device axis, learners and
+counters are the same on all of them.
 """
 
 from __future__ import annotations
@@ -25,15 +26,18 @@ from ..types import Clock, Results, Share, TrainState, Window
 from .play import Play, collect
 
 EACH = 16  # agents of a team up to which each one's return is told
-LOCAL = ("game", "views", "carries", "memories", "earned", "key")  # fields of TrainState that are each device's own
+# fields of TrainState that are each device's own
+LOCAL = ("game", "views", "carries", "memories", "earned", "key")
 
 
 class Metrics(NamedTuple):
-    """What an iteration tells. Teams are called as users like: no name of theirs stands beside one of ours."""
+    """What an iteration tells. Teams are called as users like: no name of theirs stands beside one
+    of ours."""
 
     steps: Array  # [] environment steps so far
     episodes: Array  # [] that ended
-    returns: dict[str, Array]  # [] by team: what one agent earned in them, in the mean, summed over them
+    # [] by team: what one agent earned in them, in the mean, summed over them
+    returns: dict[str, Array]
     each: dict[str, Array]  # [N] by team: the same of every agent; of large teams [1]
     learning: dict[str, dict[str, Array]]  # by team: what its algorithm tells
 
@@ -53,7 +57,9 @@ class Loop:
         self.dropped: list[int] = []  # games of which an episode was taken out for it
 
         if self.games % self.devices:
-            raise ShoalError(f"{self.games} games cannot be shared evenly by {self.devices} devices")
+            raise ShoalError(
+                f"{self.games} games cannot be shared evenly by {self.devices} devices"
+            )
 
     @cached_property
     def mesh(self) -> Mesh:
@@ -62,7 +68,8 @@ class Loop:
     @cached_property
     def specs(self) -> TrainState:
         own, same = PartitionSpec(AXIS), PartitionSpec()
-        return TrainState(**{field: own if field in LOCAL else same for field in TrainState._fields})  # type: ignore
+        specs = {field: own if field in LOCAL else same for field in TrainState._fields}
+        return TrainState(**specs)  # type: ignore[arg-type]
 
     @cached_property
     def shardings(self) -> TrainState:
@@ -95,12 +102,24 @@ class Loop:
         """Bytes of each team's memory, without making any."""
         shapes = jax.eval_shape(self._beginnings, self.learners(0))[1]
         shapes = {team: [leaf] * self.devices for team, leaf in shapes.items()}
-        return {team: sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(own)) for team, own in shapes.items()}
+        return {
+            team: sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(own))
+            for team, own in shapes.items()
+        }
 
     def _open_all(self, learners: dict, key: Array) -> TrainState:
         shares = jax.vmap(partial(self._open, learners))(jax.random.split(key, self.devices))
         game, views, carries, memories, earned, keys = shares
-        return TrainState(game, views, carries, learners, memories, earned, jax.random.key_data(keys), jnp.uint32(0))
+        return TrainState(
+            game,
+            views,
+            carries,
+            learners,
+            memories,
+            earned,
+            jax.random.key_data(keys),
+            jnp.uint32(0),
+        )
 
     def _open(self, learners: dict, key: Array) -> tuple:
         key, key_reset = jax.random.split(key)
@@ -109,17 +128,28 @@ class Loop:
 
     def _beginnings(self, learners: dict) -> tuple[dict, dict, dict]:
         """Carries, memories and what is earned, before the first step."""
-        carries = {team: algorithm.carry(learners[team], self.share.games) for team, algorithm in self._sides}
-        memories = {team: algorithm.memory(learners[team], self.share) for team, algorithm in self._sides}
-        earned = {team: jnp.zeros((self.share.games, _rows(algorithm.spec.n))) for team, algorithm in self._sides}
+        carries = {
+            team: algorithm.carry(learners[team], self.share.games)
+            for team, algorithm in self._sides
+        }
+        memories = {
+            team: algorithm.memory(learners[team], self.share) for team, algorithm in self._sides
+        }
+        earned = {
+            team: jnp.zeros((self.share.games, _rows(algorithm.spec.n)))
+            for team, algorithm in self._sides
+        }
         return carries, memories, earned
 
     @property
     def _sides(self) -> Iterable[tuple[str, Algorithm]]:
         return self.algorithms.items()
 
-    def compile(self, state: TrainState, iterations: int) -> Callable[[TrainState], tuple[TrainState, Metrics | None]]:
-        """`state -> state, metrics [iterations]`, ready to run; no metrics if it could not go on at all."""
+    def compile(
+        self, state: TrainState, iterations: int
+    ) -> Callable[[TrainState], tuple[TrainState, Metrics | None]]:
+        """`state -> state, metrics [iterations]`, ready to run; no metrics if it could not go on at
+        all."""
         return self.program(iterations).lower(state).compile()
 
     def close(self) -> None:
@@ -136,7 +166,10 @@ class Loop:
         )
         everywhere = NamedSharding(self.mesh, PartitionSpec())
         return jax.jit(
-            body, donate_argnums=0, in_shardings=(self.shardings,), out_shardings=(self.shardings, everywhere)
+            body,
+            donate_argnums=0,
+            in_shardings=(self.shardings,),
+            out_shardings=(self.shardings, everywhere),
         )
 
     def _run(self, iterations: int, state: TrainState) -> tuple[TrainState, Metrics]:
@@ -150,22 +183,32 @@ class Loop:
 
     def iteration(self, state: TrainState, _: None) -> tuple[TrainState, Metrics]:
         """Collect, remember, learn: on one device's share."""
-        key, key_play, *keys = jax.random.split(jax.random.wrap_key_data(state.key), 2 + len(self.algorithms))
+        key, key_play, *keys = jax.random.split(
+            jax.random.wrap_key_data(state.key), 2 + len(self.algorithms)
+        )
         clock = self.clock(state.steps)
         play = Play(state.game, state.views, state.carries)
-        play, windows = collect(self.env, self.algorithms, state.learners, play, key_play, clock, self.window)
-        ended = next(iter(windows.values())).view.first[1:]  # an opening view: an episode ended just before
-        state = state._replace(game=play.game, views=play.views, carries=play.carries, key=jax.random.key_data(key))
+        play, windows = collect(
+            self.env, self.algorithms, state.learners, play, key_play, clock, self.window
+        )
+        # an opening view: an episode ended just before
+        ended = next(iter(windows.values())).view.first[1:]
+        state = state._replace(
+            game=play.game, views=play.views, carries=play.carries, key=jax.random.key_data(key)
+        )
         return self.learn_from_windows(state, windows, ended, keys, clock)
 
     def learn_from_windows(
         self, state: TrainState, windows: dict[str, Window], ended: Array, keys: Any, clock: Clock
     ) -> tuple[TrainState, Metrics]:
-        """Remember what was played and learn from it; `ended [T,B]` where an episode ended just before."""
+        """Remember what was played and learn from it; `ended [T,B]` where an episode ended just
+        before."""
         learners, memories, learning = {}, {}, {}
         for k, (team, algorithm) in zip(keys, self.algorithms.items(), strict=True):
             memory = algorithm.remember(state.memories[team], windows[team])
-            learners[team], memories[team], learning[team] = algorithm.learn(state.learners[team], memory, k, clock)
+            learners[team], memories[team], learning[team] = algorithm.learn(
+                state.learners[team], memory, k, clock
+            )
         fresh = next(iter(windows.values())).valid
         steps = state.steps + total(fresh.sum(dtype=jnp.uint32))
         earned, results, own = tally(state.earned, windows, ended)
@@ -175,19 +218,28 @@ class Loop:
         returns = {team: (value * ended).sum() for team, value in results.returns.items()}
         episodes, returns = total((ended.sum(dtype=jnp.float32), returns))
         each = total({team: (value * ended[..., None]).sum((0, 1)) for team, value in own.items()})
-        carries = {team: algorithm.keep(learners[team], state.carries[team]) for team, algorithm in self._sides}
-        state = state._replace(learners=learners, memories=memories, carries=carries, earned=earned, steps=steps)
+        carries = {
+            team: algorithm.keep(learners[team], state.carries[team])
+            for team, algorithm in self._sides
+        }
+        state = state._replace(
+            learners=learners, memories=memories, carries=carries, earned=earned, steps=steps
+        )
         return state, Metrics(steps, episodes, returns, each, learning)
 
 
 def without_device_axis(state: TrainState) -> TrainState:
     """One device's part, without the axis of devices."""
-    return state._replace(**{field: jax.tree.map(lambda x: x[0], getattr(state, field)) for field in LOCAL})
+    return state._replace(
+        **{field: jax.tree.map(lambda x: x[0], getattr(state, field)) for field in LOCAL}
+    )
 
 
 def with_device_axis(state: TrainState) -> TrainState:
     """What `bare` was given."""
-    return state._replace(**{field: jax.tree.map(lambda x: x[None], getattr(state, field)) for field in LOCAL})
+    return state._replace(
+        **{field: jax.tree.map(lambda x: x[None], getattr(state, field)) for field in LOCAL}
+    )
 
 
 def _as_it_is(state: TrainState) -> TrainState:
@@ -197,7 +249,8 @@ def _as_it_is(state: TrainState) -> TrainState:
 def tally(
     earned: dict[str, Array], windows: dict[str, Window], ended: Array
 ) -> tuple[dict[str, Array], Results, dict[str, Array]]:
-    """What is earned in episodes under way, the results of those that ended in the window, and each agent's own."""
+    """What is earned in episodes under way, the results of those that ended in the window, and each
+    agent's own."""
     rewards = {team: _own(window.reward) for team, window in windows.items()}
     now, returns = jax.lax.scan(_earn, earned, (rewards, ended))
     return now, Results(ended, {team: value.mean(-1) for team, value in returns.items()}), returns
@@ -215,4 +268,7 @@ def _own(reward: Array) -> Array:
 
 def _earn(so_far: dict[str, Array], step: tuple[dict[str, Array], Array]) -> tuple[dict, dict]:
     rewards, ended = step
-    return {team: jnp.where(ended[:, None], 0.0, so_far[team] + reward) for team, reward in rewards.items()}, so_far
+    return {
+        team: jnp.where(ended[:, None], 0.0, so_far[team] + reward)
+        for team, reward in rewards.items()
+    }, so_far

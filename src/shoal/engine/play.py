@@ -24,55 +24,93 @@ class Play(NamedTuple):
 
 
 def collect(
-    env: Env, algorithms: dict[str, Algorithm], learners: dict, play: Play, key: Array, clock: Clock, steps: int
+    env: Env,
+    algorithms: dict[str, Algorithm],
+    learners: dict,
+    play: Play,
+    key: Array,
+    clock: Clock,
+    steps: int,
 ) -> tuple[Play, dict[str, Window]]:
     """Play on for `steps` steps, exploring."""
     step = partial(play_step, env, algorithms, learners, clock, False)
-    keys = jax.random.split(key, (steps, 1 + len(algorithms)))  # at once: inside the scan it costs as much as a step
+    # at once: inside the scan it costs as much as a step
+    keys = jax.random.split(key, (steps, 1 + len(algorithms)))
     after, (views, actions, records) = jax.lax.scan(step, play, keys)
     streams = jax.tree.map(lambda past, now: jnp.concatenate([past, now[None]]), views, after.views)
     return after, windows(env.teams, streams, actions, records, play.carries, after.carries)
 
 
 def windows(
-    teams: dict[str, Spec], streams: dict[str, View], actions: dict, records: dict, carries: dict, carries_end: dict
+    teams: dict[str, Spec],
+    streams: dict[str, View],
+    actions: dict,
+    records: dict,
+    carries: dict,
+    carries_end: dict,
 ) -> dict[str, Window]:
     """Each team's window of what was played."""
     return {
         team: Window(
-            view, actions[team], records[team], carries[team], carries_end[team], _rivals(teams, team, streams, actions)
+            view,
+            actions[team],
+            records[team],
+            carries[team],
+            carries_end[team],
+            _rivals(teams, team, streams, actions),
         )
         for team, view in streams.items()
     }
 
 
-def _rivals(teams: dict[str, Spec], team: str, streams: dict[str, View], actions: dict[str, Array]) -> Array:
-    """`[T,B,M]` what the living of the other teams did, as a net reads it; nothing is computed where nobody asks."""
+def _rivals(
+    teams: dict[str, Spec], team: str, streams: dict[str, View], actions: dict[str, Array]
+) -> Array:
+    """`[T,B,M]` what the living of the other teams did, as a net reads it; nothing is computed
+    where nobody asks."""
     steps, games = actions[team].shape[:2]
     others = [
         as_input(actions[other], spec) * streams[other].alive[:-1, ..., None]
         for other, spec in teams.items()
         if other != team
     ]
-    return jnp.concatenate([jnp.zeros((steps, games, 0)), *(o.reshape(steps, games, -1) for o in others)], -1)
+    return jnp.concatenate(
+        [jnp.zeros((steps, games, 0)), *(o.reshape(steps, games, -1) for o in others)], -1
+    )
 
 
 def play_step(
-    env: Env, algorithms: dict[str, Algorithm], learners: dict, clock: Clock, greedy: bool, play: Play, keys: Any
+    env: Env,
+    algorithms: dict[str, Algorithm],
+    learners: dict,
+    clock: Clock,
+    greedy: bool,
+    play: Play,
+    keys: Any,
 ) -> tuple[Play, tuple[dict, dict, dict]]:
     """One step of every game, with a key for the games and one for each team."""
     key_env, *own = keys
-    actions, carries, records = decide(algorithms, learners, clock, greedy, play.views, play.carries, own)
+    actions, carries, records = decide(
+        algorithms, learners, clock, greedy, play.views, play.carries, own
+    )
     game, views = env.step(key_env, play.game, actions)
     return Play(game, views, carries), (play.views, actions, records)
 
 
 def decide(
-    algorithms: dict[str, Algorithm], learners: dict, clock: Clock, greedy: bool, views: dict, carries: dict, keys: Any
+    algorithms: dict[str, Algorithm],
+    learners: dict,
+    clock: Clock,
+    greedy: bool,
+    views: dict,
+    carries: dict,
+    keys: Any,
 ) -> tuple[dict, dict, dict]:
     """Every team's actions, carries and records."""
     decisions = {
         team: algorithm.act(learners[team], key, views[team], carries[team], clock, greedy)
         for key, (team, algorithm) in zip(keys, algorithms.items(), strict=True)
     }
-    return tuple({team: getattr(d, part) for team, d in decisions.items()} for part in Decision._fields)  # type: ignore
+    return tuple(
+        {team: getattr(d, part) for team, d in decisions.items()} for part in Decision._fields
+    )  # type: ignore

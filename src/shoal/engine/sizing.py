@@ -12,7 +12,8 @@ import numpy as np
 from ..config.config import Config
 from ..errors import ShoalError
 
-WORK_PER_CALL = {"cpu": 2e10, "other": 1e12}  # multiplications of a device per call: around a second
+# multiplications of a device per call: around a second
+WORK_PER_CALL = {"cpu": 2e10, "other": 1e12}
 UNITS = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
 LOG_POINTS = 50  # calls a run is cut into at least
 HOSTED_POINTS = 200  # and about so many on the host, which can stop within a call
@@ -23,9 +24,11 @@ def iterations(config: Config, learners: dict[str, Any]) -> int:
     s = config.settings
     work = 1e5  # of the game itself, per step
     for team, algorithm in config.algorithms.items():
-        weights = sum(np.size(leaf) for leaf in jax.tree.leaves(learners[team])) / 3  # Adam keeps two of each
+        # Adam keeps two of each
+        weights = sum(np.size(leaf) for leaf in jax.tree.leaves(learners[team])) / 3
         updates = algorithm.protocol(config.share)["updates_per_step"]
-        work += weights * algorithm.spec.n * (2 + 6 * updates)  # a gradient costs three forward passes
+        # a gradient costs three forward passes
+        work += weights * algorithm.spec.n * (2 + 6 * updates)
     needed = -(-s.steps // (s.games * s.window))
     if config.hosted:
         return -(-needed // HOSTED_POINTS)
@@ -45,7 +48,9 @@ def readable(size: float) -> str:
 def check_memory(need: float, there: float) -> None:
     """Refuse memories that would not fit."""
     if need > there:
-        raise ShoalError(f"the memories need {readable(need)}, but there are {readable(there)}: lower capacity")
+        raise ShoalError(
+            f"the memories need {readable(need)}, but there are {readable(there)}: lower capacity"
+        )
 
 
 def check_disk(path: Path, size: float, keep: int) -> None:
@@ -54,6 +59,7 @@ def check_disk(path: Path, size: float, keep: int) -> None:
     free = shutil.disk_usage(there).free
     if size * (keep + 1) > free:
         raise ShoalError(
-            f"{keep} checkpoints and one being written need {readable(size * (keep + 1))} of disk, but {there} has"
+            f"{keep} checkpoints and one being written need {readable(size * (keep + 1))} of"
+            f" disk, but {there} has"
             f" {readable(free)}: lower capacity or keep, or choose another out"
         )

@@ -1,7 +1,8 @@
 """Environments by their ids, and `make`.
 
-A native game (`mpe/simple_spread`) and a game written in JAX by others (`jaxmarl:SMAX`) run inside the compiled
-program; everything else (`pz:…`, `gym:…`, `my_package.my_module:make_env`) runs on the host.
+A native game (`mpe/simple_spread`) and a game written in JAX by others (`jaxmarl:SMAX`) run inside
+the compiled program; everything else (`pz:…`, `gym:…`, `my_package.my_module:make_env`) runs on the
+host.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from .registry import GAMES as GAMES
     from .registry import find as find
 
-PACKAGES = {"pz": "pettingzoo", "gym": "gymnasium", "football": "gfootball"}  # by prefix, unless it is called like it
+# by prefix, unless it is called like it
+PACKAGES = {"pz": "pettingzoo", "gym": "gymnasium", "football": "gfootball"}
 _HOMES = {
     **{"GAMES": ".registry", "find": ".registry"},
     **{"Env": ".game", "Game": ".game", "GameState": ".game", "Hosted": ".host.match"},
@@ -38,7 +40,8 @@ def __getattr__(name: str) -> Any:
 
 
 def make(env_id: str, **options: Any) -> Any:
-    """The environment called `env_id`, with these options: an `Env` to compile, or one that is `Hosted`."""
+    """The environment called `env_id`, with these options: an `Env` to compile, or one that is
+    `Hosted`."""
     from .host.match import Hosted
     from .registry import GAMES, find
 
@@ -57,7 +60,8 @@ def make(env_id: str, **options: Any) -> Any:
 
 
 def versions(env_id: str) -> dict[str, str]:
-    """Those of the packages that an environment from outside is of, as far as they are installed as such."""
+    """Those of the packages that an environment from outside is of, as far as they are installed as
+    such."""
     prefix, colon, rest = env_id.partition(":")
     inner = re.split(r"[.:]", rest)[0] if prefix in ("pz", "gym") else ""
     names = (PACKAGES.get(prefix, prefix.partition(".")[0]), inner) if colon else ()
@@ -74,7 +78,9 @@ def _plain(env_id: str, options: dict[str, Any]) -> dict[str, Any]:
         return json.loads(json.dumps(options))
     except (TypeError, ValueError):
         kinds = "numbers, text, true or false, or lists of them"
-        raise ShoalError(f"The options of {env_id} are saved with the run and must be {kinds}: {options}.") from None
+        raise ShoalError(
+            f"The options of {env_id} are saved with the run and must be {kinds}: {options}."
+        ) from None
 
 
 def _native(game: Any, env_id: str, options: dict[str, Any]) -> Any:
@@ -82,7 +88,9 @@ def _native(game: Any, env_id: str, options: dict[str, Any]) -> Any:
     for option, value in options.items():
         if option not in fields:
             hint = nearest(option, fields)
-            raise ShoalError(f"{env_id} has no option '{option}'{hint}; it knows {', '.join(fields)}.")
+            raise ShoalError(
+                f"{env_id} has no option '{option}'{hint}; it knows {', '.join(fields)}."
+            )
         if isinstance(fields[option].default, bool) and not isinstance(value, bool):
             raise ShoalError(f"{option} must be True or False, not {value!r}.")
     return game(**options)

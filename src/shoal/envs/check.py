@@ -1,8 +1,8 @@
 """`shoal check-env`: plays an environment at random and holds what it shows against the contract.
 
-Traces are played with the same seed and the same actions in two matches side by side, in the first of them once more,
-and in one that holds every observation against its space.
-Every rule is a function of the traces, named by its docstring, that yields what it finds broken, by whom and when.
+Traces are played with the same seed and the same actions in two matches side by side, in the first
+of them once more, and in one that holds every observation against its space. Every rule is a
+function of the traces, named by its docstring, that yields what it finds broken, by whom and when.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ class Finding(NamedTuple):
     what: str
 
     def __str__(self) -> str:
-        return f"{self.who}, step {self.step}: {self.what}" if self.who else f"step {self.step}: {self.what}"
+        return (
+            f"{self.who}, step {self.step}: {self.what}"
+            if self.who
+            else f"step {self.step}: {self.what}"
+        )
 
 
 class Trace(NamedTuple):
@@ -68,7 +72,11 @@ def named(rule: Callable[..., Iterator[Finding]]) -> str:
 
 
 def _open(env: Any, **options: Any) -> Match:
-    return replace(env, options=env.options | options).open() if isinstance(env, Hosted) else Compiled(env)
+    return (
+        replace(env, options=env.options | options).open()
+        if isinstance(env, Hosted)
+        else Compiled(env)
+    )
 
 
 class Compiled:
@@ -85,7 +93,9 @@ class Compiled:
 
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         self.key, key = jax.random.split(self.key)
-        self.state, views = self._step(key, self.state, {team: jnp.asarray(a)[None] for team, a in actions.items()})
+        self.state, views = self._step(
+            key, self.state, {team: jnp.asarray(a)[None] for team, a in actions.items()}
+        )
         return self._moment(views)
 
     def render(self) -> np.ndarray:
@@ -95,9 +105,13 @@ class Compiled:
         pass
 
     def _moment(self, views: dict[str, Any]) -> MatchStep:
-        """The end of an episode is only told by the opening after it, so none of these is said to be over."""
+        """The end of an episode is only told by the opening after it, so none of these is said to
+        be over."""
         views = jax.device_get(views)
-        seen = {team: TeamStep(*(getattr(view, name)[0] for name in TeamStep._fields)) for team, view in views.items()}
+        seen = {
+            team: TeamStep(*(getattr(view, name)[0] for name in TeamStep._fields))
+            for team, view in views.items()
+        }
         one = next(iter(views.values()))
         self.opens = bool(one.first[0])
         return MatchStep(seen, one.state[0], False)
@@ -107,15 +121,21 @@ def _play(matches: tuple[Match, ...], teams: dict[str, Spec], steps: int, seed: 
     """Matches side by side, a step of each in turn: what they share without knowing shows."""
     compiled = isinstance(matches[0], Compiled)
     traces = [Trace([], [], compiled=compiled) for _ in matches]
-    games = [_moves(match, teams, steps, seed, trace) for match, trace in zip(matches, traces, strict=True)]
+    games = [
+        _moves(match, teams, steps, seed, trace)
+        for match, trace in zip(matches, traces, strict=True)
+    ]
     broke = [""] * len(matches)
     for told in zip_longest(*games, fillvalue=""):
         broke = [before or now for before, now in zip(broke, told, strict=True)]
     return [trace._replace(broke=error) for trace, error in zip(traces, broke, strict=True)]
 
 
-def _moves(match: Match, teams: dict[str, Spec], steps: int, seed: int, trace: Trace) -> Iterator[str]:
-    """Legal actions at random, the same for equal seeds; the exception that ends it, or nothing after each step."""
+def _moves(
+    match: Match, teams: dict[str, Spec], steps: int, seed: int, trace: Trace
+) -> Iterator[str]:
+    """Legal actions at random, the same for equal seeds; the exception that ends it, or nothing
+    after each step."""
     rng, moments, episode = np.random.default_rng(seed), trace.moments, 0
     try:
         for _ in range(steps + 1):
@@ -123,7 +143,9 @@ def _moves(match: Match, teams: dict[str, Spec], steps: int, seed: int, trace: T
             if fresh:
                 moment, episode = match.reset(seed + episode), episode + 1
             else:
-                moment = match.step({team: _any(rng, spec, moments[-1].teams[team]) for team, spec in teams.items()})
+                moment = match.step(
+                    {team: _any(rng, spec, moments[-1].teams[team]) for team, spec in teams.items()}
+                )
             moments.append(jax.tree.map(np.array, moment)._replace(over=bool(moment.over)))
             trace.first.append(getattr(match, "opens", fresh))
             yield ""
@@ -135,12 +157,14 @@ def _moves(match: Match, teams: dict[str, Spec], steps: int, seed: int, trace: T
 
 def _any(rng: np.random.Generator, spec: Spec, seen: TeamStep) -> np.ndarray:
     if isinstance(spec.action, Box):
-        return rng.uniform(spec.action.low, spec.action.high, (spec.n, spec.action.size)).astype(np.float32)
+        return rng.uniform(spec.action.low, spec.action.high, (spec.n, spec.action.size)).astype(
+            np.float32
+        )
     draws = rng.random(seen.legal.shape) * seen.legal + 1e-9 * seen.legal
     return draws.argmax(-1).astype(np.int32)
 
 
-# -- rules ------------------------------------------------------------------------------------------------------
+# -- rules -----------------------------------------------------------------------------------------
 
 
 def _runs(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
@@ -149,7 +173,9 @@ def _runs(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
         yield Finding("", len(one.moments), one.broke)
 
 
-def _spaces(teams: dict[str, Spec], one: Trace, other: Trace, again: Trace, strict: Trace) -> Iterator[Finding]:
+def _spaces(
+    teams: dict[str, Spec], one: Trace, other: Trace, again: Trace, strict: Trace
+) -> Iterator[Finding]:
     """Observations lie in the spaces they were promised in."""
     if strict.broke and not one.broke:
         yield Finding("", len(strict.moments), strict.broke)
@@ -162,7 +188,11 @@ def _shapes(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
             for what in _misshapen(spec, moment.teams.get(team)):
                 yield Finding(f"team {team}", step, what)
             if moment.state.shape != (spec.state,):
-                yield Finding(f"team {team}", step, f"the state has shape {moment.state.shape}, not ({spec.state},)")
+                yield Finding(
+                    f"team {team}",
+                    step,
+                    f"the state has shape {moment.state.shape}, not ({spec.state},)",
+                )
 
 
 def _finite(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
@@ -179,14 +209,16 @@ def _state(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
     """The state is finite."""
     for step, moment in enumerate(one.moments):
         wrong = moment.state[~np.isfinite(moment.state)]
-        if wrong.size and all(np.isfinite(seen.obs).all() for seen in moment.teams.values()):  # else it is theirs
+        # else it is theirs
+        if wrong.size and all(np.isfinite(seen.obs).all() for seen in moment.teams.values()):
             yield Finding("", step, f"it holds {wrong[0]:g}")
 
 
 def _masks(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
     """Whoever is alive has a legal action."""
     for row in _rows(teams, one):
-        last = one.compiled and one.first[row.step + 1 : row.step + 2] != [False]  # nobody acts where an episode ends
+        # nobody acts where an episode ends
+        last = one.compiled and one.first[row.step + 1 : row.step + 2] != [False]
         if row.seen.alive[row.i] and not row.seen.legal[row.i].any() and not last:
             yield Finding(row.agent, row.step, "it has none")
 
@@ -201,14 +233,19 @@ def _openings(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding
             yield Finding("", step, "nobody is alive")
 
 
-def _absent(teams: dict[str, Spec], one: Trace, other: Trace, again: Trace, strict: Trace) -> Iterator[Finding]:
+def _absent(
+    teams: dict[str, Spec], one: Trace, other: Trace, again: Trace, strict: Trace
+) -> Iterator[Finding]:
     """The dead earn nothing of their own after the step at which they died."""
     for row in _rows(teams, strict):  # where such rewards are shown, which nobody is trained with
-        shared = (row.seen.reward == row.seen.reward[row.i]).all() and len(row.seen.reward) > 1  # it is the team's
+        # it is the team's
+        shared = (row.seen.reward == row.seen.reward[row.i]).all() and len(row.seen.reward) > 1
         if strict.first[row.step] or row.seen.alive[row.i] or not row.seen.reward[row.i] or shared:
             continue
         if not strict.moments[row.step - 1].teams[row.team].alive[row.i]:
-            yield Finding(row.agent, row.step, f"it was dead already and earned {row.seen.reward[row.i]:g}")
+            yield Finding(
+                row.agent, row.step, f"it was dead already and earned {row.seen.reward[row.i]:g}"
+            )
 
 
 def _discounts(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
@@ -218,20 +255,27 @@ def _discounts(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Findin
             yield Finding(row.agent, row.step, f"it is {row.seen.discount[row.i]:g}")
 
 
-def _seeds(teams: dict[str, Spec], one: Trace, other: Trace, again: Trace, strict: Trace) -> Iterator[Finding]:
+def _seeds(
+    teams: dict[str, Spec], one: Trace, other: Trace, again: Trace, strict: Trace
+) -> Iterator[Finding]:
     """Equal seeds give equal episodes."""
     apart = _difference(teams, one, other)
     if apart and not _difference(teams, again, strict):
         row, name = apart
         cure = "make one for each game, as in self.rng = np.random.default_rng(seed)"
-        what = f"a match beside it shows another {name}: games share a generator, such as np.random.seed sets; {cure}"
+        what = (
+            f"a match beside it shows another {name}: games share a generator, such as"
+            f" np.random.seed sets; {cure}"
+        )
         yield Finding(row.agent, row.step, what)
         return
     for where, trace in {"another match": other, "the same match, once more,": again}.items():
         found = _difference(teams, one, trace)
         if found:
             row, name = found
-            yield Finding(row.agent, row.step, f"{where} shows another {name} after the same seed and actions")
+            yield Finding(
+                row.agent, row.step, f"{where} shows another {name} after the same seed and actions"
+            )
 
 
 def _difference(teams: dict[str, Spec], one: Trace, other: Trace) -> tuple[Row, str] | None:
@@ -247,7 +291,9 @@ def _ends(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
     """Episodes end."""
     if sum(one.first) < 2 and not one.broke and not one.moments[-1].over:
         cure = "" if one.compiled else ", or give it a limit (--env.limit)"
-        yield Finding("", len(one.moments) - 1, f"none has ended yet: check for longer (--steps){cure}")
+        yield Finding(
+            "", len(one.moments) - 1, f"none has ended yet: check for longer (--steps){cure}"
+        )
 
 
 RULES: tuple[Callable[..., Iterator[Finding]], ...] = (
@@ -281,7 +327,13 @@ def _misshapen(spec: Spec, seen: TeamStep | None) -> Iterator[str]:
         yield "it is told nothing"
         return
     rows, size = (spec.n,), spec.action.size
-    wanted = {"obs": (*rows, spec.obs), "legal": (*rows, size), "alive": rows, "reward": rows, "discount": rows}
+    wanted = {
+        "obs": (*rows, spec.obs),
+        "legal": (*rows, size),
+        "alive": rows,
+        "reward": rows,
+        "discount": rows,
+    }
     for name, value in seen._asdict().items():
         if value.shape != wanted[name]:
             yield f"{name} has shape {value.shape}, not {wanted[name]}"
@@ -290,7 +342,11 @@ def _misshapen(spec: Spec, seen: TeamStep | None) -> Iterator[str]:
 def _rows(teams: dict[str, Spec], trace: Trace) -> Iterator[Row]:
     """Up to the first step that cannot be read so."""
     for step, moment in enumerate(trace.moments):
-        if any(what for team, spec in teams.items() for what in _misshapen(spec, moment.teams.get(team))):
+        if any(
+            what
+            for team, spec in teams.items()
+            for what in _misshapen(spec, moment.teams.get(team))
+        ):
             return
         for team, spec in teams.items():
             for i, agent in enumerate(spec.agents):

@@ -1,9 +1,9 @@
 """The contract of a compiled game, and the base class that keeps it.
 
-A native game is batched by itself. Inside it the games axis `B` is the *last* axis of every array: selecting
-between worlds then broadcasts, and the physics runs along contiguous memory. `Game` turns that into the views of
-`types.py` and owns the clock, the time limit and the reset on the next step, so that a scenario is four functions of
-its world.
+A native game is batched by itself. Inside it the games axis `B` is the *last* axis of every array:
+selecting between worlds then broadcasts, and the physics runs along contiguous memory. `Game` turns
+that into the views of `types.py` and owns the clock, the time limit and the reset on the next step,
+so that a scenario is four functions of its world.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class Env(Protocol):
         """Open `games` games."""
         ...
 
-    def step(self, key: Array, state: Any, actions: dict[str, Array]) -> tuple[Any, dict[str, View]]:
+    def step(
+        self, key: Array, state: Any, actions: dict[str, Array]
+    ) -> tuple[Any, dict[str, View]]:
         """Advance every game by one step; a game that ended in the last step opens anew instead."""
         ...
 
@@ -49,7 +51,8 @@ class GameState(NamedTuple):
 
 
 class Game:
-    """Base of the native games: subclasses set `name`, `teams` and `limit` and write the first four methods."""
+    """Base of the native games: subclasses set `name`, `teams` and `limit` and write the first four
+    methods."""
 
     name: str
     teams: dict[str, Spec]
@@ -88,7 +91,8 @@ class Game:
         raise NotImplementedError
 
     def terminal(self, world: Any, clock: Array) -> Array | None:
-        """`[B]` True where the task itself has ended, `clock [B]` steps into the episode; None if it never does."""
+        """`[B]` True where the task itself has ended, `clock [B]` steps into the episode; None if
+        it never does."""
         return None
 
     def alive(self, world: Any) -> dict[str, Array] | None:
@@ -96,7 +100,8 @@ class Game:
         return None
 
     def legal(self, world: Any) -> dict[str, Array]:
-        """`[N,A,1 or B]` per team; by default the padding beyond an agent's own actions is illegal."""
+        """`[N,A,1 or B]` per team; by default the padding beyond an agent's own actions is
+        illegal."""
         masks = {}
         for team, spec in self.teams.items():
             sizes = jnp.asarray(spec.action_sizes or (spec.action.size,) * spec.n)
@@ -104,7 +109,8 @@ class Game:
         return masks
 
     def state(self, world: Any, obs: dict[str, Array]) -> Array:
-        """The global state `[B,S]`: by default every agent's observation `[B,N,F]`, joined, without padding."""
+        """The global state `[B,S]`: by default every agent's observation `[B,N,F]`, joined, without
+        padding."""
         parts = []
         for team, spec in self.teams.items():
             if all(size == spec.obs for size in spec.obs_sizes):
@@ -114,22 +120,31 @@ class Game:
         return jnp.concatenate(parts, axis=1)
 
     def scene(self, world: Any, actions: dict[str, np.ndarray]) -> Scene:
-        """What one game looks like, to be drawn: its `world` without `B`, and the `actions` that led there, `[N]` or
-        `[N,A]` by team; none at the opening."""
+        """What one game looks like, to be drawn: its `world` without `B`, and the `actions` that
+        led there, `[N]` or `[N,A]` by team; none at the opening."""
         raise NotImplementedError
 
     def drawable(self) -> None:
         """Refuse to be drawn if nobody has said how."""
         if type(self).scene is Game.scene:
-            raise ShoalError(f"{self.name} cannot be drawn: give it a scene, as docs/adding-a-game.md shows")
+            raise ShoalError(
+                f"{self.name} cannot be drawn: give it a scene, as docs/adding-a-game.md shows"
+            )
 
-    def pictures(self, states: Sequence[GameState], actions: Sequence[dict[str, np.ndarray]], game: int) -> Iterator:
-        """`[H,W,3]` of each instant of an episode of one of the games; the actions are those that led there."""
+    def pictures(
+        self, states: Sequence[GameState], actions: Sequence[dict[str, np.ndarray]], game: int
+    ) -> Iterator:
+        """`[H,W,3]` of each instant of an episode of one of the games; the actions are those that
+        led there."""
         from ..render.draw import draw
 
-        worlds = [jax.tree.map(lambda leaf: np.asarray(leaf)[..., game], state.world) for state in states]
+        worlds = [
+            jax.tree.map(lambda leaf: np.asarray(leaf)[..., game], state.world) for state in states
+        ]
         did = [{team: np.asarray(action)[game] for team, action in one.items()} for one in actions]
-        return draw([self.scene(world, one) for world, one in zip(worlds, did, strict=True)], self.teams)
+        return draw(
+            [self.scene(world, one) for world, one in zip(worlds, did, strict=True)], self.teams
+        )
 
     def line_up(self, teams: dict[str, Spec]) -> dict[str, Spec]:
         """The teams, each told what follows from all of them together."""
@@ -140,7 +155,9 @@ class Game:
         state = GameState(world, jnp.zeros(games, jnp.int32), jnp.zeros(games, bool))
         return state, self._views(world, jnp.ones(games, bool), jnp.zeros(games, bool))
 
-    def step(self, key: Array, state: GameState, actions: dict[str, Array]) -> tuple[GameState, dict[str, View]]:
+    def step(
+        self, key: Array, state: GameState, actions: dict[str, Array]
+    ) -> tuple[GameState, dict[str, View]]:
         first = state.over
         inward = {team: jnp.moveaxis(action, 0, -1) for team, action in actions.items()}
         world = self.advance(key, state.world, inward)
@@ -152,17 +169,22 @@ class Game:
         return GameState(world, clock, over), self._views(world, first, ended)
 
     def _reopen(self, key: Array, first: Array, world: Any) -> Any:
-        # A stream of its own, drawn only here: deriving a key costs as much as the physics of a small game.
+        # A stream of its own, drawn only here: deriving a key costs as much as the physics of a
+        # small game.
         fresh = self.start(jax.random.fold_in(key, 1), first.shape[0])
         return jax.tree.map(lambda new, old: jnp.where(first, new, old), fresh, world)
 
     def _outward(self, world: Any, games: int) -> dict[str, Array]:
-        """Observations `[B,N,F]`, made block by block: rows a power of two apart would fight for one cache set."""
+        """Observations `[B,N,F]`, made block by block: rows a power of two apart would fight for
+        one cache set."""
         if games % BLOCK or games == BLOCK:
             return {team: jnp.moveaxis(obs, -1, 0) for team, obs in self.observe(world).items()}
         blocks = jax.tree.map(lambda x: x.reshape(*x.shape[:-1], games // BLOCK, BLOCK), world)
         seen = jax.vmap(self.observe, in_axes=-2)(blocks)
-        return {team: jnp.moveaxis(obs, -1, 1).reshape(games, *obs.shape[1:-1]) for team, obs in seen.items()}
+        return {
+            team: jnp.moveaxis(obs, -1, 1).reshape(games, *obs.shape[1:-1])
+            for team, obs in seen.items()
+        }
 
     def _views(self, world: Any, first: Array, ended: Array) -> dict[str, View]:
         games = first.shape[0]
@@ -175,7 +197,9 @@ class Game:
             views[team] = View(
                 obs=obs[team],
                 state=state,
-                legal=jnp.broadcast_to(jnp.moveaxis(legal[team], -1, 0), (games, spec.n, spec.action.size)),
+                legal=jnp.broadcast_to(
+                    jnp.moveaxis(legal[team], -1, 0), (games, spec.n, spec.action.size)
+                ),
                 alive=living,
                 first=first,
                 reward=jnp.where(first, 0.0, rewards[team]).T,
@@ -200,5 +224,11 @@ def at_least(least: int, most: int = MOST, **options: Any) -> None:
 def within(low: float, high: float, **options: Any) -> None:
     """Refuse an option that is not a number between `low` and `high`."""
     for option, value in options.items():
-        if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
-            raise ShoalError(f"{option} must be a number between {low:g} and {high:g}, not {value!r}.")
+        if (
+            not isinstance(value, int | float)
+            or isinstance(value, bool)
+            or not low <= value <= high
+        ):
+            raise ShoalError(
+                f"{option} must be a number between {low:g} and {high:g}, not {value!r}."
+            )

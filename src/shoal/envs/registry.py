@@ -36,7 +36,8 @@ GAMES: dict[str, type[Game]] = {
 
 
 def find(env_id: str) -> tuple[type[Game], dict[str, Any]] | None:
-    """The native game that an id names, with the options that the id says: `lbf/8x8-2p-2f` is `lbf` with a few."""
+    """The native game that an id names, with the options that the id says: `lbf/8x8-2p-2f` is `lbf`
+    with a few."""
     if env_id in GAMES:
         return GAMES[env_id], {}
     name, _, rest = env_id.partition("/")

@@ -1,4 +1,5 @@
-"""`shoal check-env` of an environment on the host: in a watched process, and what is done to that process counts.
+"""`shoal check-env` of an environment on the host: in a watched process, and what is done to that
+process counts.
 
 The process says before every call which one it is, and then what the check found (`check.py`).
 """
@@ -45,7 +46,9 @@ class Course:
         if "raised" in said:
             self.blame(ERRORS, said["raised"])
         if "findings" in said:
-            rules = {rule: [Finding(*one) for one in found] for rule, found in said["findings"].items()}
+            rules = {
+                rule: [Finding(*one) for one in found] for rule, found in said["findings"].items()
+            }
             self.report = Report(from_json(said["teams"]), said["steps"], said["episodes"], rules)
         if "left" in said:
             self.blame(CHILDREN, f"it leaves child processes: {', '.join(said['left'])}")
@@ -57,7 +60,11 @@ class Course:
         if not self.ended:
             self.blame(TIME if lost.seconds else PROCESS, verdict(lost, self.call))
         elif lost.seconds:
-            what = f"a thread that does not end: {', '.join(self.threads)}" if self.threads else "its process busy"
+            what = (
+                f"a thread that does not end: {', '.join(self.threads)}"
+                if self.threads
+                else "its process busy"
+            )
             self.blame(THREADS, f"it leaves {what}")
 
     def blame(self, rule: str, what: str) -> None:
@@ -101,7 +108,7 @@ def _reported(course: Course) -> Report:
     return report._replace(findings=rules)
 
 
-# -- in that process --------------------------------------------------------------------------------------------------
+# -- in that process -------------------------------------------------------------------------------
 
 
 def narrate(about: dict[str, Any], say: Callable[[Any], None]) -> None:
@@ -114,7 +121,11 @@ def narrate(about: dict[str, Any], say: Callable[[Any], None]) -> None:
     else:
         about = {"teams": to_json(report.teams), "steps": report.steps, "episodes": report.episodes}
         say(about | {"findings": report.findings})
-    own = (thread for thread in threading.enumerate() if thread is not threading.main_thread() and not thread.daemon)
+    own = (
+        thread
+        for thread in threading.enumerate()
+        if thread is not threading.main_thread() and not thread.daemon
+    )
     say({"threads": [thread.name for thread in own]})
 
 

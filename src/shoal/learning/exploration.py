@@ -16,7 +16,8 @@ def linear(start: float, end: float, over: float, steps: Array) -> Array:
 
 
 def exponential(start: float, end: float, over: float, steps: Array) -> Array:
-    """From `start` towards `end`, a factor of e nearer in every fifth of `over` environment steps."""
+    """From `start` towards `end`, a factor of e nearer in every fifth of `over` environment
+    steps."""
     return end + (start - end) * jnp.exp(-5.0 * steps / over)
 
 
@@ -25,18 +26,24 @@ SCHEDULES = {"linear": linear, "exponential": exponential}
 
 def epsilon_greedy(key: Array, greedy: Array, legal: Array, epsilon: Array) -> Array:
     """The greedy action of each agent, or with probability `epsilon` any legal one."""
-    number = jax.random.uniform(key, greedy.shape)  # below epsilon it is itself evenly spread, and so says which
+    # below epsilon it is itself evenly spread, and so says which
+    number = jax.random.uniform(key, greedy.shape)
     anything = uniform(legal).at(jnp.minimum(number / jnp.maximum(epsilon, 1e-9), 1.0 - 1e-7))
     return jnp.where(number < epsilon, anything, greedy)
 
 
 def boltzmann(values: Array, legal: Array, temperature: Array | float) -> Categorical:
-    """Legal actions in proportion to exp(value / temperature); at temperature 0 the best of them."""
-    lead = values - pick(values, best(values, legal))[..., None]  # the best at 0: no legal action sinks below ILLEGAL
+    """Legal actions in proportion to exp(value / temperature); at temperature 0 the best of
+    them."""
+    # the best at 0: no legal action sinks below ILLEGAL
+    lead = values - pick(values, best(values, legal))[..., None]
     return masked(lead / jnp.maximum(temperature, 1e-8), legal)
 
 
 def floored(dist: Categorical, legal: Array, epsilon: Array) -> Categorical:
-    """The policy with `epsilon` of its mass spread evenly over the legal actions, so that none falls to zero."""
+    """The policy with `epsilon` of its mass spread evenly over the legal actions, so that none
+    falls to zero."""
     even = uniform(legal).log_probs
-    return Categorical(jnp.logaddexp(dist.log_probs + jnp.log1p(-epsilon), even + jnp.log(epsilon + 1e-30)))
+    return Categorical(
+        jnp.logaddexp(dist.log_probs + jnp.log1p(-epsilon), even + jnp.log(epsilon + 1e-30))
+    )

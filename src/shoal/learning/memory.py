@@ -1,7 +1,8 @@
 """What a team keeps to learn from.
 
-Written by hand because flashbax keeps games before time, scatters what it writes, and brings flax and tensorstore
-along; here a write is one slice, a draw is one gather, and both speak the stream's own axes.
+Written by hand because flashbax keeps games before time, scatters what it writes, and brings flax
+and tensorstore along; here a write is one slice, a draw is one gather, and both speak the stream's
+own axes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Drawn(NamedTuple):
 
     window: Window
     before: Array  # [1,B,N] or [1,B,N,A] the action that led to each window's first instant
-    rivals_after: Array  # [B,M] the other teams' actions at each window's last instant, where asked for
+    # [B,M] the other teams' actions at each window's last instant, where asked for
+    rivals_after: Array
     slot: Array  # [B] where each begins
     game: Array  # [B]
     importance: Array  # [B] at most 1; all 1 when drawn uniformly
@@ -45,8 +47,8 @@ class Drawn(NamedTuple):
 class Replay(NamedTuple):
     """Off-policy memory: a ring over the stream, so that no observation is kept twice.
 
-    Slots hold successive instants. The oldest stands where the next is written, and no window may run over that
-    place: its two sides are not successive.
+    Slots hold successive instants. The oldest stands where the next is written, and no window may
+    run over that place: its two sides are not successive.
     """
 
     ring: Instant  # every leaf [C,B,…]
@@ -55,11 +57,16 @@ class Replay(NamedTuple):
     size: Array  # [] int32 slots in use
 
     def put(self, window: Window) -> Replay:
-        """Take in instants 1…T; instant 0 came with the window before. (The run's very first instant is not kept.)"""
+        """Take in instants 1…T; instant 0 came with the window before. (The run's very first
+        instant is not kept.)"""
         block = instants(window)
-        fitting = jax.tree.map(lambda new, old: new if old.size else old[: len(new)], block, self.ring)
+        fitting = jax.tree.map(
+            lambda new, old: new if old.size else old[: len(new)], block, self.ring
+        )
         ring = jax.tree.map(
-            lambda old, new: jax.lax.dynamic_update_slice_in_dim(old, new, self.head, 0), self.ring, fitting
+            lambda old, new: jax.lax.dynamic_update_slice_in_dim(old, new, self.head, 0),
+            self.ring,
+            fitting,
         )
         slots, steps = ring.action.shape[0], block.action.shape[0]
         priority = self.priority
@@ -67,14 +74,19 @@ class Replay(NamedTuple):
             most = priority.max()
             fresh = jnp.full((steps, priority.shape[1]), jnp.where(most > 0, most, 1.0))
             priority = jax.lax.dynamic_update_slice_in_dim(priority, fresh, self.head, 0)
-        return Replay(ring, priority, (self.head + steps) % slots, jnp.minimum(self.size + steps, slots))
+        return Replay(
+            ring, priority, (self.head + steps) % slots, jnp.minimum(self.size + steps, slots)
+        )
 
     def windows(self, length: int) -> Array:
         """How many windows of so many instants there are in each game."""
         return jnp.maximum(self.size - length + 1, 0)
 
-    def draw(self, key: Array, count: int, steps: int, ahead: bool, beta: float | Array = 1.0) -> Drawn:
-        """`count` windows of so many transitions; with `ahead`, the rivals' actions at their last instants too."""
+    def draw(
+        self, key: Array, count: int, steps: int, ahead: bool, beta: float | Array = 1.0
+    ) -> Drawn:
+        """`count` windows of so many transitions; with `ahead`, the rivals' actions at their last
+        instants too."""
         slots, games = self.ring.action.shape[:2]
         length = steps + 1 + ahead
         if self.priority.size:
@@ -82,7 +94,8 @@ class Replay(NamedTuple):
             largest = importance.max()
             importance = importance / largest
         else:
-            start, game = jax.random.bits(key, (2, count))  # 32 bits each: the remainder is even enough
+            # 32 bits each: the remainder is even enough
+            start, game = jax.random.bits(key, (2, count))
             start, game = (start % self.windows(length)).astype(int), (game % games).astype(int)
             slot, importance = (self.head - self.size + start) % slots, jnp.ones(count)
             largest = jnp.float32(1.0)
@@ -92,14 +105,18 @@ class Replay(NamedTuple):
         window = Window(view, found.action[1 : steps + 1], (), (), (), found.rivals[1 : steps + 1])
         return Drawn(window, found.action[:1], found.rivals[-1], slot, game, importance, largest)
 
-    def _by_priority(self, key: Array, count: int, length: int, beta: float | Array) -> tuple[Array, Array, Array]:
-        """In proportion to priority, with what undoes the bias (Schaul et al. 2016, §3.4), stratified."""
+    def _by_priority(
+        self, key: Array, count: int, length: int, beta: float | Array
+    ) -> tuple[Array, Array, Array]:
+        """In proportion to priority, with what undoes the bias (Schaul et al. 2016, §3.4),
+        stratified."""
         slots, games = self.priority.shape
         age = (jnp.arange(slots) - self.head + self.size) % slots
         rows = jnp.where(age < self.windows(length), self.priority.sum(1), 0.0)
         below = jnp.cumsum(rows)
         draw = (jnp.arange(count) + jax.random.uniform(key, (count,))) / count * below[-1]
-        draw = jnp.minimum(draw, jnp.nextafter(below[-1], 0.0))  # rounding must not lead past the last window
+        # rounding must not lead past the last window
+        draw = jnp.minimum(draw, jnp.nextafter(below[-1], 0.0))
         slot = jnp.searchsorted(below, draw, side="right")
         inside = jnp.cumsum(self.priority[slot], axis=1)
         left = draw - (below[slot] - rows[slot])
@@ -119,8 +136,11 @@ def instants(window: Window) -> Instant:
     return Instant(jax.tree.map(lambda x: x[1:], window.view), window.action, window.rivals)
 
 
-def empty(spec: Spec, games: int, slots: int, state: bool, rivals: bool, prioritised: bool) -> Replay:
-    """A replay of `slots` instants of each game, with or without the state and the rivals' actions."""
+def empty(
+    spec: Spec, games: int, slots: int, state: bool, rivals: bool, prioritised: bool
+) -> Replay:
+    """A replay of `slots` instants of each game, with or without the state and the rivals'
+    actions."""
     agents, size = (slots, games, spec.n), spec.action.size
     view = View(
         obs=jnp.zeros((*agents, spec.obs), jnp.uint8 if spec.pixels else jnp.float32),
@@ -131,6 +151,10 @@ def empty(spec: Spec, games: int, slots: int, state: bool, rivals: bool, priorit
         reward=jnp.zeros(agents),
         discount=jnp.zeros(agents),
     )
-    action = jnp.zeros(agents, jnp.int32) if isinstance(spec.action, Discrete) else jnp.zeros((*agents, size))
+    action = (
+        jnp.zeros(agents, jnp.int32)
+        if isinstance(spec.action, Discrete)
+        else jnp.zeros((*agents, size))
+    )
     ring = Instant(view, action, jnp.zeros((slots, games, spec.rivals if rivals else 0)))
     return Replay(ring, jnp.zeros((slots if prioritised else 0, games)), jnp.int32(0), jnp.int32(0))

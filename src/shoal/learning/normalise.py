@@ -9,7 +9,8 @@ from jax import Array
 
 from .reduce import moments, total
 
-FLOOR = 0.01  # of the deviation that returns are measured in: those of a game that always pays alike have none
+# of the deviation that returns are measured in: those of a game that always pays alike have none
+FLOOR = 0.01
 
 
 class ReturnNormaliser(NamedTuple):

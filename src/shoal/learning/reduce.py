@@ -1,6 +1,8 @@
-"""Data parallelism: each device plays its own share of the games; learners are replicated and updated by sums.
+"""Data parallelism: each device plays its own share of the games; learners are replicated and
+updated by sums.
 
-The loop runs inside `shard_map` over one mesh axis, on one device too, so these sums are always defined there.
+The loop runs inside `shard_map` over one mesh axis, on one device too, so these sums are always
+defined there.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ def largest(x: Array | float) -> Array:
 def shares(weight: Array) -> Array:
     """Weights that add up to 1 over all devices; all 0 for an empty mask.
 
-    `(x * shares).sum()` is a device's part of the weighted mean: the parts add up to it, and so do their gradients.
+    `(x * shares).sum()` is a device's part of the weighted mean: the parts add up to it, and so do
+    their gradients.
     """
     return weight / jnp.maximum(total(weight.sum()), 1.0)
 
@@ -37,8 +40,8 @@ def shares(weight: Array) -> Array:
 def moments(x: Array, share: Array) -> tuple[Array, Array]:
     """Mean and variance under such weights, over all devices.
 
-    In two passes: squares of what is large beside its own deviation would leave nothing of that deviation in float32.
-    The second also mends the mean by what rounding took from the first.
+    In two passes: squares of what is large beside its own deviation would leave nothing of that
+    deviation in float32. The second also mends the mean by what rounding took from the first.
     """
     rough = total((x * share).sum())
     away = x - rough

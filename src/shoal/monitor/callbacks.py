@@ -1,6 +1,7 @@
 """Hooks for users' own code: what a run calls as it goes on.
 
-A callback that raises does not lose the run: it is saved, and ends with the callback's own traceback.
+A callback that raises does not lose the run: it is saved, and ends with the callback's own
+traceback.
 """
 
 from __future__ import annotations
@@ -67,7 +68,10 @@ class Hooks:
 
     def __init__(self, own: Iterable[Callback], users: Iterable[Callback] = ()):
         if isinstance(users, Callback) or not all(isinstance(one, Callback) for one in users):
-            raise ShoalError("callbacks must be a list of objects whose class is a shoal.Callback: callbacks=[Mine()]")
+            raise ShoalError(
+                "callbacks must be a list of objects whose class is a"
+                " shoal.Callback: callbacks=[Mine()]"
+            )
         self.callbacks = [*own, *users]
         self.failure: Failed | None = None
 
@@ -80,7 +84,9 @@ class Hooks:
                 except Exception as error:
                     where = f"{type(callback).__name__}.{hook}, called at step {run.steps:,},"
                     what = f"{type(error).__name__}: {error}".removesuffix(": ")
-                    self.failure = Failed(f"{where} raised {what}; what was trained is saved in {run.path}")
+                    self.failure = Failed(
+                        f"{where} raised {what}; what was trained is saved in {run.path}"
+                    )
                     self.failure.detail = traceback.format_exc()
 
     def close(self) -> None:

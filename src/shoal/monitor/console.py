@@ -1,4 +1,5 @@
-"""What a run shows while it runs: a live line on a terminal, plain lines elsewhere, nothing when quiet."""
+"""What a run shows while it runs: a live line on a terminal, plain lines elsewhere, nothing when
+quiet."""
 
 from __future__ import annotations
 
@@ -70,7 +71,9 @@ class Console:
         from rich.progress import BarColumn, Progress, TextColumn
 
         bar = () if _narrow() else (BarColumn(12),)
-        with Progress(*bar, TextColumn("{task.fields[line]}", markup=False), transient=True) as self.bar:
+        with Progress(
+            *bar, TextColumn("{task.fields[line]}", markup=False), transient=True
+        ) as self.bar:
             self.bar.add_task("", total=total, line="")
             yield
         self.bar = None
@@ -82,7 +85,9 @@ class Console:
         if returns:
             line += f", training return {named(returns)}"
         if self.live and _narrow():
-            line = f"{min(steps / total, 1):.0%}, {left:.0f} s" + (f", {named(returns)}" if returns else "")
+            line = f"{min(steps / total, 1):.0%}, {left:.0f} s" + (
+                f", {named(returns)}" if returns else ""
+            )
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=min(steps, total), line=line)
         elif not self.quiet and time.monotonic() - self.said > PLAIN_EVERY:

@@ -14,9 +14,14 @@ INK, LINE, FAINT = "#33383d", "#1f6f8b", "#9aa5ad"
 
 
 def draw(
-    path: Path, title: str, points: list[Point], training: list[tuple[int, dict[str, float]]], random: Episodes | None
+    path: Path,
+    title: str,
+    points: list[Point],
+    training: list[tuple[int, dict[str, float]]],
+    random: Episodes | None,
 ) -> None:
-    """One panel per team: evaluations with the middle half of their episodes, training returns, the random level.
+    """One panel per team: evaluations with the middle half of their episodes, training returns, the
+    random level.
 
     That of a run that was told to stop may not have been played."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -35,13 +40,25 @@ def draw(
 
 def _panel(axes: Any, team: str, points: list[Point], training: list, level: float | None) -> None:
     steps = np.array([point.step for point in points])
-    episodes = np.stack([point.played.returns[team].mean(1) for point in points])  # [points,episodes]
+    # [points,episodes]
+    episodes = np.stack([point.played.returns[team].mean(1) for point in points])
     low, high = np.quantile(episodes, (0.25, 0.75), axis=1)
     seen = [(step, returns[team]) for step, returns in training if team in returns]
     if seen:
         axes.plot(*zip(*seen, strict=True), color=FAINT, lw=0.9, label="training, exploring")
-    axes.fill_between(steps, low, high, color=LINE, alpha=0.16, lw=0, label="middle half of episodes")
-    axes.plot(steps, episodes.mean(1), color=LINE, lw=1.8, marker="o", ms=4, clip_on=False, label="evaluation, mean")
+    axes.fill_between(
+        steps, low, high, color=LINE, alpha=0.16, lw=0, label="middle half of episodes"
+    )
+    axes.plot(
+        steps,
+        episodes.mean(1),
+        color=LINE,
+        lw=1.8,
+        marker="o",
+        ms=4,
+        clip_on=False,
+        label="evaluation, mean",
+    )
     if level is not None:
         axes.axhline(level, color=INK, lw=1.1, ls=(0, (5, 4)), label=f"random play ({level:.1f})")
     axes.set_xlabel("environment steps", color=INK)
@@ -62,7 +79,9 @@ def _clock(axes: Any, steps: np.ndarray, seconds: np.ndarray) -> None:
 
     if seconds[-1] <= 0:
         return
-    ticks = [tick for tick in MaxNLocator(5).tick_values(0, seconds[-1]) if 0 <= tick <= seconds[-1]]
+    ticks = [
+        tick for tick in MaxNLocator(5).tick_values(0, seconds[-1]) if 0 <= tick <= seconds[-1]
+    ]
     top = axes.twiny()
     top.set_xlim(axes.get_xlim())
     top.set_xticks(np.interp(ticks, seconds, steps), [f"{tick:g} s" for tick in ticks])

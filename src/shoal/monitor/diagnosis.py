@@ -22,7 +22,8 @@ OTHERWISE = "try a smaller lr or max_grad_norm"
 
 
 def cause(config: Config, views: dict[str, View], before: Episodes) -> str:
-    """The first that is found, and what to do; `views` are the newest, `before` was played before any training."""
+    """The first that is found, and what to do; `views` are the newest, `before` was played before
+    any training."""
     teams = config.game.teams
     found = [*_narrow(teams), *_strange(config, views), *_rich(before)]
     return next(iter(found), OTHERWISE)
@@ -34,13 +35,15 @@ def _narrow(teams: dict[str, Spec]) -> Iterator[str]:
             flat = np.flatnonzero(np.asarray(spec.action.low) >= np.asarray(spec.action.high))
             for place in flat[:1].tolist():
                 what = (
-                    f"dimension {place} of team {team}'s actions has no width (it is always {spec.action.low[place]:g})"
+                    f"dimension {place} of team {team}'s actions has no width (it is always"
+                    f" {spec.action.low[place]:g})"
                 )
                 yield f"{what}: leave it out of the action space"
 
 
 def _strange(config: Config, views: dict[str, View]) -> Iterator[str]:
-    """Whatever is no number, or huge, at any instant: of random play, as a policy of no numbers would spoil others."""
+    """Whatever is no number, or huge, at any instant: of random play, as a policy of no numbers
+    would spoil others."""
     fields = {"observation": "obs", "state": "state", "reward": "reward"}
     for seen in [views] if config.hosted else _random_play(config):
         for team, view in seen.items():
@@ -63,7 +66,9 @@ def _random_play(config: Config) -> Iterator[dict[str, View]]:
     guessers = {team: algorithms.random_policy(spec) for team, spec in config.game.teams.items()}
     nothing: dict[str, Any] = {team: () for team in guessers}
     clock = Clock(jnp.float32(0), jnp.float32(0))
-    instants = Evaluator(config.game, guessers, GAMES, False).instants(nothing, config.settings.seed, clock)
+    instants = Evaluator(config.game, guessers, GAMES, False).instants(
+        nothing, config.settings.seed, clock
+    )
     return (jax.device_get(tally.play.views) for tally, _ in islice(instants, INSTANTS))
 
 

@@ -1,7 +1,9 @@
-"""Whole episodes on film: played as an evaluation plays them, on games and keys of their own, and drawn.
+"""Whole episodes on film: played as an evaluation plays them, on games and keys of their own, and
+drawn.
 
-A camera plays the very episodes that an evaluation of the same seed and number of episodes plays. Compiled games are
-drawn afterwards, from their states; games on the host draw themselves while they are played.
+A camera plays the very episodes that an evaluation of the same seed and number of episodes plays.
+Compiled games are drawn afterwards, from their states; games on the host draw themselves while they
+are played.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from ..types import Clock
 from .callbacks import Callback, Run
 
 FOLDER = "videos"  # of a run
-FPS, LONGEST = 10, 30  # pictures per second, and more where an episode would take more seconds than that
+# pictures per second, and more where an episode would take more seconds than that
+FPS, LONGEST = 10, 30
 THUMB, THUMBS = 320, 100  # TensorBoard's copy: at most so wide, of so many pictures
 
 
@@ -42,7 +45,8 @@ class Take:
     """One whole episode."""
 
     pictures: Callable[[], Iterator[np.ndarray]]  # [H,W,3] of each instant
-    returns: Sequence[dict[str, float]]  # at each instant: what one agent of each team has earned so far, in the mean
+    # at each instant: what one agent of each team has earned so far, in the mean
+    returns: Sequence[dict[str, float]]
 
     @property
     def steps(self) -> int:
@@ -52,7 +56,9 @@ class Take:
 class Camera:
     """Films the first `shown` of an evaluation's episodes."""
 
-    def __init__(self, env: Any, algorithms: dict[str, Algorithm], episodes: int, greedy: bool, shown: int):
+    def __init__(
+        self, env: Any, algorithms: dict[str, Algorithm], episodes: int, greedy: bool, shown: int
+    ):
         self.env, self.shown = env, shown
         self.evaluator = Evaluator(env, algorithms, episodes, greedy)
 
@@ -67,7 +73,9 @@ class Camera:
         for game in range(self.shown):
             end = int((~over[:, game]).sum())
             draw = _Drawing(self.env, states[:end], actions[:end], game)
-            told = [{team: float(rows[game].mean()) for team, rows in at.items()} for at in earned[:end]]
+            told = [
+                {team: float(rows[game].mean()) for team, rows in at.items()} for at in earned[:end]
+            ]
             takes.append(Take(draw, told))
         return takes
 
@@ -91,7 +99,9 @@ class HostCamera(HostEvaluator):
 
     def __init__(self, env: Hosted, algorithms: dict[str, Algorithm], greedy: bool, shown: int):
         settings = replace(DEFAULT, patience=env.patience)
-        super().__init__(replace(env, draws=True), algorithms, shown, greedy, int(env.watched), settings)
+        super().__init__(
+            replace(env, draws=True), algorithms, shown, greedy, int(env.watched), settings
+        )
         self.reels: dict[tuple[int, int], list[Picture]] = {}
         self.earned: dict[tuple[int, int], list[dict[str, float]]] = {}
 
@@ -100,10 +110,13 @@ class HostCamera(HostEvaluator):
         self.reels, self.earned = {}, {}
         with _undisturbed():
             self(learners, seed, clock)
-        places = sorted(self.reels)  # an evaluation's order: every game's first episode, then every second one
+        # an evaluation's order: every game's first episode, then every second one
+        places = sorted(self.reels)
         return [Take(_Unpacking(self.reels[at]), self.earned[at]) for at in places]
 
-    def _look(self, arena: Arena, row: np.ndarray, going: np.ndarray, rows: dict[str, np.ndarray]) -> None:
+    def _look(
+        self, arena: Arena, row: np.ndarray, going: np.ndarray, rows: dict[str, np.ndarray]
+    ) -> None:
         pictures = arena.draw(going)
         for game in np.flatnonzero(going).tolist():
             at = (int(row[game]), game)
@@ -125,7 +138,8 @@ class _Unpacking:
 def camera(
     env: Any, algorithms: dict[str, Algorithm], episodes: int, greedy: bool, shown: int = 0
 ) -> Camera | HostCamera:
-    """For a game of any kind, if it can be drawn: one that films `shown` of so many episodes, or all."""
+    """For a game of any kind, if it can be drawn: one that films `shown` of so many episodes, or
+    all."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame's: there need be no screen
     if isinstance(env, Hosted):
         made = HostCamera(env, algorithms, greedy, shown or episodes)
@@ -142,13 +156,16 @@ def pace(takes: Sequence[Take]) -> int:
 
 
 def reel(takes: Sequence[Take], title: str, env: Any, fps: int) -> Iterator[np.ndarray]:
-    """All frames of a video: every instant under its caption, and a second to look at how each episode ended."""
+    """All frames of a video: every instant under its caption, and a second to look at how each
+    episode ended."""
     colours = team_colours(env.teams) if getattr(env, "coloured", False) else {}
     for number, take in enumerate(takes, 1):
         which = f"episode {number}, " if len(takes) > 1 else ""
         frame = None
         for step, (picture, returns) in enumerate(zip(take.pictures(), take.returns, strict=True)):
-            frame = video.captioned(video.fitted(picture), title, f"{which}step {step}", returns, colours)
+            frame = video.captioned(
+                video.fitted(picture), title, f"{which}step {step}", returns, colours
+            )
             yield frame
         if frame is not None:
             yield from repeat(frame, fps)
@@ -170,7 +187,9 @@ class Filming(Callback):
         total = sum(take.steps + 1 + fps for take in takes)
         thumbs = Thumbs(reel(takes, title, c.game, fps), -(-total // THUMBS))
         video.save(run.path / FOLDER / f"step-{run.steps:09d}{video.best_format()}", thumbs, fps)
-        run.log.video("evaluation/film", np.stack(thumbs.kept), max(fps // thumbs.every, 1), run.steps)
+        run.log.video(
+            "evaluation/film", np.stack(thumbs.kept), max(fps // thumbs.every, 1), run.steps
+        )
 
     def close(self) -> None:
         self.camera.close()
@@ -189,13 +208,16 @@ class Thumbs:
             if i % self.every == 0:
                 times = min(1.0, THUMB / frame.shape[1])
                 size = size or (round(frame.shape[1] * times), round(frame.shape[0] * times))
-                self.kept.append(np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BOX)))
+                self.kept.append(
+                    np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BOX))
+                )
             yield frame
 
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """What environments in this process draw from the global random streams, training does not notice."""
+    """What environments in this process draw from the global random streams, training does not
+    notice."""
     ours, numpys = random.getstate(), np.random.get_state()
     try:
         yield

@@ -1,4 +1,5 @@
-"""What a run tells as it goes on, to its files, to the console and to callbacks, and what its end is told by."""
+"""What a run tells as it goes on, to its files, to the console and to callbacks, and what its end
+is told by."""
 
 from __future__ import annotations
 
@@ -44,13 +45,23 @@ class RunMetrics:
         fresh = int(metrics.steps[-1]) - run.steps
         run.steps, run.seconds = run.steps + fresh, run.seconds + spent
         learning = {
-            f"{tag(team)}/{name}": x for team in self.teams for name, x in _means(metrics.learning[team]).items()
+            f"{tag(team)}/{name}": x
+            for team in self.teams
+            for name, x in _means(metrics.learning[team]).items()
         }
         episodes = float(metrics.episodes.sum())
-        returns = {team: float(metrics.returns[team].sum()) / episodes for team in self.teams} if episodes else {}
+        returns = (
+            {team: float(metrics.returns[team].sum()) / episodes for team in self.teams}
+            if episodes
+            else {}
+        )
         values = learning | faults
         if episodes:
-            values |= told(returns, {team: metrics.each[team].sum(0) / episodes for team in self.teams}, self.teams)
+            values |= told(
+                returns,
+                {team: metrics.each[team].sum(0) / episodes for team in self.teams},
+                self.teams,
+            )
             self.history.training.append((run.steps, returns))
         rate = fresh / spent
         values |= {"seconds": run.seconds, "steps_per_second": rate}
@@ -69,12 +80,17 @@ class RunMetrics:
         run.log.point(run.steps, evaluated(played, self.teams) | {"seconds": run.seconds})
         count = f"{len(played.length)} {'greedy' if s.greedy else 'sampled'} episodes"
         so_far = ", the best so far" if best and run.steps else ""
-        self.display.say(f"evaluation at {run.steps:,} steps: {named(played.score())} (mean return, {count}){so_far}")
+        self.display.say(
+            f"evaluation at {run.steps:,} steps: {named(played.score())} (mean"
+            f" return, {count}){so_far}"
+        )
         if not run.steps:
             for team in opposed(played):
                 self.display.say(
-                    f"the agents of team {team} earn what others of it lose, so that its score is always 0: they should"
-                    " play against each other, in teams of their own (of an environment on the host: --env.teams each)"
+                    f"the agents of team {team} earn what others of it lose, so that its score"
+                    f" is always 0: they should"
+                    " play against each other, in teams of their own (of an environment on the"
+                    " host: --env.teams each)"
                 )
         self.hooks.call("on_evaluation", run, played)
 
@@ -92,7 +108,9 @@ class RunMetrics:
 def evaluated(played: Episodes, teams: dict[str, Spec]) -> dict[str, float]:
     """An evaluation as it is logged."""
     each = {team: rows.mean(0) for team, rows in played.returns.items()}
-    values = {f"evaluation/{name}": value for name, value in told(played.score(), each, teams).items()}
+    values = {
+        f"evaluation/{name}": value for name, value in told(played.score(), each, teams).items()
+    }
     for team, rows in played.returns.items():
         values[f"evaluation/{tag(team)}/deviation"] = float(rows.mean(1).std())
     return values | {"evaluation/length": float(played.length.mean())}
@@ -100,10 +118,16 @@ def evaluated(played: Episodes, teams: dict[str, Spec]) -> dict[str, float]:
 
 def opposed(played: Episodes) -> list[str]:
     """Teams whose agents' returns cancel out in every episode."""
-    return [team for team, rows in played.returns.items() if rows.any() and np.allclose(rows.sum(1), 0.0, atol=1e-6)]
+    return [
+        team
+        for team, rows in played.returns.items()
+        if rows.any() and np.allclose(rows.sum(1), 0.0, atol=1e-6)
+    ]
 
 
-def told(returns: dict[str, float], each: dict[str, Any], teams: dict[str, Spec]) -> dict[str, float]:
+def told(
+    returns: dict[str, float], each: dict[str, Any], teams: dict[str, Spec]
+) -> dict[str, float]:
     """Returns by name: every team's, and its agents' if there are several but not too many."""
     values = {f"{tag(team)}/return": value for team, value in returns.items()}
     for team, spec in teams.items():
@@ -114,13 +138,16 @@ def told(returns: dict[str, float], each: dict[str, Any], teams: dict[str, Spec]
 
 
 def _means(metrics: dict[str, Any]) -> dict[str, float]:
-    """Over the iterations of a call; of an algorithm that says how many `updates` each made, over those."""
+    """Over the iterations of a call; of an algorithm that says how many `updates` each made, over
+    those."""
     updates = metrics.get("updates")
     if updates is None:
         return {name: float(series.mean()) for name, series in metrics.items()}
     if not updates.any():
         return {"updates": 0.0}
-    means = {name: float((series * updates).sum() / updates.sum()) for name, series in metrics.items()}
+    means = {
+        name: float((series * updates).sum() / updates.sum()) for name, series in metrics.items()
+    }
     return means | {"updates": float(updates.sum())}
 
 

@@ -23,7 +23,8 @@ FILES = (folder.METRICS, folder.EPISODES, folder.FAULTS)
 class Log:
     """Open for the length of a run; every line is on disk when the call returns.
 
-    A run that is resumed goes on where its checkpoint was: `marks` says how much of each file there was, `step` when.
+    A run that is resumed goes on where its checkpoint was: `marks` says how much of each file there
+    was, `step` when.
     """
 
     def __init__(self, run: Path, marks: dict[str, int] | None = None, step: int | None = None):
@@ -44,7 +45,9 @@ class Log:
     def marks(self) -> dict[str, int]:
         """How much there is of each file now."""
         self.episodes.flush()
-        return {name: (self.run / name).stat().st_size for name in FILES if (self.run / name).exists()}
+        return {
+            name: (self.run / name).stat().st_size for name in FILES if (self.run / name).exists()
+        }
 
     def __enter__(self) -> Log:
         return self
@@ -68,10 +71,15 @@ class Log:
 
         first, *rest = (Image.fromarray(frame) for frame in np.asarray(frames, np.uint8))
         film = io.BytesIO()
-        first.save(film, "GIF", save_all=True, append_images=rest, duration=round(1000 / fps), loop=0)
+        first.save(
+            film, "GIF", save_all=True, append_images=rest, duration=round(1000 / fps), loop=0
+        )
         height, width = np.shape(frames)[1:3]
-        image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=film.getvalue())
-        self.events.file_writer.add_summary(Summary(value=[Summary.Value(tag=name, image=image)]), step)  # type: ignore
+        image = Summary.Image(
+            height=height, width=width, colorspace=3, encoded_image_string=film.getvalue()
+        )
+        shown = Summary(value=[Summary.Value(tag=name, image=image)])
+        self.events.file_writer.add_summary(shown, step)  # type: ignore[union-attr]
 
     def fault(self, fault: Fault) -> None:
         """How a game on the host broke."""
@@ -81,7 +89,9 @@ class Log:
     def evaluation(self, step: int, teams: dict[str, Spec], played: Episodes) -> None:
         """A row for every episode and agent."""
         for team, spec in teams.items():
-            for episode, (returns, length) in enumerate(zip(played.returns[team], played.length, strict=True)):
+            for episode, (returns, length) in enumerate(
+                zip(played.returns[team], played.length, strict=True)
+            ):
                 for agent, value in zip(spec.agents, returns, strict=True):
                     self.rows.writerow((step, episode, team, agent, f"{value:.6g}", length))
         self.episodes.flush()

@@ -1,6 +1,8 @@
-"""Weights & Biases and MLflow as callbacks: the same names as in `metrics.jsonl`, against environment steps.
+"""Weights & Biases and MLflow as callbacks: the same names as in `metrics.jsonl`, against
+environment steps.
 
-Which of their runs this one is stands in `tracking.json` of the run folder, so that a resumed run goes on in it.
+Which of their runs this one is stands in `tracking.json` of the run folder, so that a resumed run
+goes on in it.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ UNKNOWN = re.compile(r"[^\w/. -]")  # what MLflow takes in no name of a metric
 
 
 class Tracker(Callback):
-    """What both have in common: a run of theirs is opened at the first call and closed at the end."""
+    """What both have in common: a run of theirs is opened at the first call and closed at the
+    end."""
 
     name: str
 
@@ -88,12 +91,14 @@ class WandB(Tracker):
         mode = os.environ.get("WANDB_MODE") or self.package.setup().settings.mode
         if mode == "online" and not self._known():
             raise ShoalError(
-                "track=wandb needs a login: run `wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline to log into"
+                "track=wandb needs a login: run `wandb login`, set WANDB_API_KEY, or set"
+                " WANDB_MODE=offline to log into"
                 " the run's folder alone"
             )
 
     def _known(self) -> bool:
-        """Whether it knows who we are; earlier versions cannot be asked without a prompt, but for the key alone."""
+        """Whether it knows who we are; earlier versions cannot be asked without a prompt, but for
+        the key alone."""
         try:
             return bool(self.package.login(prompt=False))
         except TypeError:
@@ -117,7 +122,9 @@ class WandB(Tracker):
         self.theirs.log({"env_step": step} | values)
 
     def finish(self, run: Run) -> None:
-        self.theirs.log({"env_step": run.steps, "curve": self.package.Image(str(run.path / folder.CURVE))})
+        self.theirs.log(
+            {"env_step": run.steps, "curve": self.package.Image(str(run.path / folder.CURVE))}
+        )
         for place in (folder.POLICY, folder.BEST):
             artifact = self.package.Artifact(f"{place}-{self.theirs.id}", type="model")
             for file in (run.path / place).iterdir():
@@ -129,7 +136,8 @@ class WandB(Tracker):
 
 
 class MLflow(Tracker):
-    """MLflow, wherever `MLFLOW_TRACKING_URI` says, else where MLflow itself would go: a database in this folder."""
+    """MLflow, wherever `MLFLOW_TRACKING_URI` says, else where MLflow itself would go: a database in
+    this folder."""
 
     name = "mlflow"
 
@@ -150,7 +158,9 @@ class MLflow(Tracker):
     def log(self, step: int, values: dict[str, float]) -> None:
         now, metric = round(time.time() * 1000), self.package.entities.Metric
         named = {UNKNOWN.sub("_", name): value for name, value in values.items()}
-        self.client.log_batch(self.id, [metric(name, value, now, step) for name, value in named.items()])
+        self.client.log_batch(
+            self.id, [metric(name, value, now, step) for name, value in named.items()]
+        )
 
     def finish(self, run: Run) -> None:
         self.client.log_artifact(self.id, str(run.path / folder.CURVE))
@@ -174,7 +184,9 @@ def package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise ShoalError(f"track={name} needs the package {name}: pip install 'shoal[{name}]'") from None
+        raise ShoalError(
+            f"track={name} needs the package {name}: pip install 'shoal[{name}]'"
+        ) from None
 
 
 def flat(plain: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

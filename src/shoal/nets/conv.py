@@ -16,9 +16,10 @@ from .mlp import Parts
 class Conv(eqx.Module):
     """A convolution of images `[R,H,W,N,C]`, each agent's by its owner's weights.
 
-    The image is cut into blocks as wide as the stride, 2 x 2 of which are read at once: of large images 8 x 8 pixels at
-    stride 4, then 4 x 4 at stride 2 (Mnih et al. 2015). Single pixels are read 3 x 3. A `Dense` over neighbouring
-    blocks is faster on a CPU than XLA's own convolution, and many times so where agents have weights of their own.
+    The image is cut into blocks as wide as the stride, 2 x 2 of which are read at once: of large
+    images 8 x 8 pixels at stride 4, then 4 x 4 at stride 2 (Mnih et al. 2015). Single pixels are
+    read 3 x 3. A `Dense` over neighbouring blocks is faster on a CPU than XLA's own convolution,
+    and many times so where agents have weights of their own.
     """
 
     dense: Dense
@@ -31,21 +32,29 @@ class Conv(eqx.Module):
         self.stride = tuple(4 if side >= 32 else 2 if side >= 10 else 1 for side in sides)
         blocks = [-(-side // stride) for side, stride in zip(sides, self.stride, strict=True)]
         self.span = tuple(
-            min(3 if stride == 1 else 2, count) for stride, count in zip(self.stride, blocks, strict=True)
+            min(3 if stride == 1 else 2, count)
+            for stride, count in zip(self.stride, blocks, strict=True)
         )
-        self.out = (*(count - span + 1 for count, span in zip(blocks, self.span, strict=True)), channels)
+        self.out = (
+            *(count - span + 1 for count, span in zip(blocks, self.span, strict=True)),
+            channels,
+        )
         self.dense = Dense(rng, owner, prod(self.stride) * prod(self.span) * depth, channels)
 
     def __call__(self, x: Array) -> Array:
         x = scaled(_blocks(x, *self.stride))  # scaled only now: bytes are moved faster
         rows, columns, _ = self.out
         strips = (x[:, i : i + rows] for i in range(self.span[0]))
-        joined = (jnp.concatenate([strip[:, :, j : j + columns] for j in range(self.span[1])], -1) for strip in strips)
+        joined = (
+            jnp.concatenate([strip[:, :, j : j + columns] for j in range(self.span[1])], -1)
+            for strip in strips
+        )
         return self.dense(*joined)
 
 
 class ConvEncoder(eqx.Module):
-    """Convolutions: an image `[T,B,N,H·W·C]` of bytes -> features `[T,B,N,F]`. Without any, the pixels themselves."""
+    """Convolutions: an image `[T,B,N,H·W·C]` of bytes -> features `[T,B,N,F]`. Without any, the
+    pixels themselves."""
 
     convs: tuple[Conv, ...]
     pixels: tuple[int, ...] = eqx.field(static=True)  # (H,W,C)
@@ -71,7 +80,8 @@ class ConvEncoder(eqx.Module):
 
     def __call__(self, image: Array) -> Array:
         alike = not self.convs or len(self.convs[0].dense.weight) == 1
-        agents = 1 if alike else image.shape[-2]  # of one set of weights every agent's image is a row
+        # of one set of weights every agent's image is a row
+        agents = 1 if alike else image.shape[-2]
         image = image.astype(jnp.uint8)  # who plays from outside may bring bytes as floats
         x = jnp.moveaxis(image.reshape(-1, agents, *self.pixels), 1, 3)
         for conv in self.convs:
@@ -80,7 +90,8 @@ class ConvEncoder(eqx.Module):
 
 
 class Cnn(eqx.Module):
-    """An eye for the part that is an image, then another torso over its features and the other parts."""
+    """An eye for the part that is an image, then another torso over its features and the other
+    parts."""
 
     eye: ConvEncoder
     inner: Any  # Mlp or Gru
@@ -100,8 +111,11 @@ def scaled(x: Array) -> Array:
 
 
 def _blocks(x: Array, high: int, wide: int) -> Array:
-    """Images `[R,H,W,N,C]` as blocks `[R,H/high,W/wide,N,high·wide·C]`; zeros fill the last ones up."""
+    """Images `[R,H,W,N,C]` as blocks `[R,H/high,W/wide,N,high·wide·C]`; zeros fill the last ones
+    up."""
     x = jnp.pad(x, ((0, 0), (0, -x.shape[1] % high), (0, -x.shape[2] % wide), (0, 0), (0, 0)))
     rows, height, width, agents, depth = x.shape
     x = x.reshape(rows, height // high, high, width // wide, wide, agents, depth)
-    return x.transpose(0, 1, 3, 5, 2, 4, 6).reshape(*x.shape[:2], width // wide, agents, high * wide * depth)
+    return x.transpose(0, 1, 3, 5, 2, 4, 6).reshape(
+        *x.shape[:2], width // wide, agents, high * wide * depth
+    )

@@ -1,7 +1,7 @@
 """Distributions over an agent's actions.
 
-A distribution draws `raw` values, whose log-probability can be evaluated again, and `action` turns them into what
-the game receives.
+A distribution draws `raw` values, whose log-probability can be evaluated again, and `action` turns
+them into what the game receives.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from numpy.polynomial.hermite_e import hermegauss
 ILLEGAL = -1e9  # a finite logit, so that a row without any legal action stays finite
 
 
-NODES, WEIGHTS = hermegauss(16)  # Gauss–Hermite: the mean of f over a standard normal is Σ weight · f(node)
+# Gauss–Hermite: the mean of f over a standard normal is Σ weight · f(node)
+NODES, WEIGHTS = hermegauss(16)
 
 
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
@@ -67,18 +68,28 @@ class Gaussian(NamedTuple):
     def action(self, raw: Array) -> Array:
         """Within the bounds: squashed by tanh, or clipped."""
         middle, half = self.high / 2 + self.low / 2, self.high / 2 - self.low / 2
-        return jnp.where(self.squash, middle + half * jnp.tanh(raw), jnp.clip(middle + half * raw, self.low, self.high))
+        return jnp.where(
+            self.squash,
+            middle + half * jnp.tanh(raw),
+            jnp.clip(middle + half * raw, self.low, self.high),
+        )
 
     def log_prob(self, raw: Array) -> Array:
         """Of the action a raw draw stands for (before clipping, when clipped)."""
         z = (raw - self.mean) * jnp.exp(-self.log_std)
-        density = -0.5 * (z * z + jnp.log(2 * jnp.pi)) - self.log_std - self._log_slope(_log_tanh_slope(raw))
+        density = (
+            -0.5 * (z * z + jnp.log(2 * jnp.pi))
+            - self.log_std
+            - self._log_slope(_log_tanh_slope(raw))
+        )
         return (density * self.used).sum(-1)
 
     def entropy(self) -> Array:
-        """Of the Gaussian before clipping; when squashed with the mean of what tanh does to it, by quadrature.
+        """Of the Gaussian before clipping; when squashed with the mean of what tanh does to it, by
+        quadrature.
 
-        That mean falls faster than the deviation's logarithm rises: what is squashed has a largest entropy.
+        That mean falls faster than the deviation's logarithm rises: what is squashed has a largest
+        entropy.
         """
         raw = self.mean[..., None] + jnp.exp(self.log_std)[..., None] * NODES
         slope = (_log_tanh_slope(raw) * WEIGHTS).sum(-1)
@@ -106,7 +117,10 @@ class Point(NamedTuple):
 
     def explore(self, key: Array, noise: Array | float) -> Array:
         """Itself with Gaussian noise, within the bounds."""
-        return jnp.clip(self.mode() + noise * jax.random.normal(key, self.raw.shape), -1.0, 1.0) * self.legal
+        return (
+            jnp.clip(self.mode() + noise * jax.random.normal(key, self.raw.shape), -1.0, 1.0)
+            * self.legal
+        )
 
     def relaxed(self, key: Array, temperature: float) -> Array:
         """Differentiable as it is."""
@@ -114,7 +128,8 @@ class Point(NamedTuple):
 
 
 class Relaxed(NamedTuple):
-    """A choice among actions that gradients pass through (Gumbel-softmax; Jang et al. 2017, Maddison et al. 2017)."""
+    """A choice among actions that gradients pass through (Gumbel-softmax; Jang et al. 2017,
+    Maddison et al. 2017)."""
 
     raw: Array  # […,N,A] logits as the net gave them
     legal: Array  # […,N,A]

@@ -12,13 +12,16 @@ from .mlp import Mlp, Parts, Style
 
 
 class Gru(eqx.Module):
-    """Dense layers, then a GRU cell (Cho et al. 2014) unrolled along the stream; `first` zeroes its carry."""
+    """Dense layers, then a GRU cell (Cho et al. 2014) unrolled along the stream; `first` zeroes its
+    carry."""
 
     inner: Mlp
     inputs: Dense  # [H] -> [3H], of all instants at once, outside the time scan
     hidden: Dense  # [H] -> [3H]
 
-    def __init__(self, rng: Rng, owner: tuple[int, ...], ins: int, hidden: int, layers: int, style: Style):
+    def __init__(
+        self, rng: Rng, owner: tuple[int, ...], ins: int, hidden: int, layers: int, style: Style
+    ):
         self.inner = Mlp(rng, owner, ins, hidden, max(layers - 1, 1), style)
         self.inputs = Dense(rng, owner, hidden, 3 * hidden, gain=1.0)
         self.hidden = Dense(rng, owner, hidden, 3 * hidden, gain=1.0)
@@ -37,13 +40,15 @@ class Gru(eqx.Module):
 def unroll(hidden: Dense, gates: Array, carry: Array, keep: Array) -> Array:
     """Hidden states `[T,B,N,H]` of a GRU from its input gates `[T,B,N,3H]`.
 
-    Its derivative is written by hand because autodiff adds up the gradient of the recurrent weights step by step;
-    here it is one matmul over all steps.
+    Its derivative is written by hand because autodiff adds up the gradient of the recurrent weights
+    step by step; here it is one matmul over all steps.
     """
     return _forward(hidden, gates, carry, keep)[0]
 
 
-def _forward(hidden: Dense, gates: Array, carry: Array, keep: Array) -> tuple[Array, tuple[Array, ...]]:
+def _forward(
+    hidden: Dense, gates: Array, carry: Array, keep: Array
+) -> tuple[Array, tuple[Array, ...]]:
     def step(h: Array, now: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
         reset_x, update_x, new_x, kept = now
         before = h * kept
@@ -53,7 +58,8 @@ def _forward(hidden: Dense, gates: Array, carry: Array, keep: Array) -> tuple[Ar
         h = new + update * (before - new)
         return h, (h, before, reset, update, new, new_h)
 
-    # Split before the scan: cut out of each step's slice, XLA computes the gates several times slower.
+    # Split before the scan: cut out of each step's slice, XLA computes the gates several times
+    # slower.
     _, (states, *saved) = jax.lax.scan(step, carry, (*jnp.split(gates, 3, -1), keep))
     return states, tuple(saved)
 
@@ -78,6 +84,8 @@ def _unroll_bwd(residual: tuple, grad: Array) -> tuple:
         return (grad * update + through) * kept, (gates, recurrent)
 
     start = jnp.zeros_like(grad[0])
-    carry, (gates, recurrent) = jax.lax.scan(step, start, (grad, keep, before, reset, update, new, new_h), reverse=True)
+    carry, (gates, recurrent) = jax.lax.scan(
+        step, start, (grad, keep, before, reset, update, new, new_h), reverse=True
+    )
     (weights,) = jax.vjp(lambda dense: dense(before), hidden)[1](recurrent)
     return weights, gates, carry, jnp.zeros_like(keep)

@@ -1,7 +1,7 @@
 """Heads by action space: features -> a distribution over an agent's actions.
 
-A distribution draws `raw` values, whose log-probability can be evaluated again, and `action` turns them into what
-the game receives.
+A distribution draws `raw` values, whose log-probability can be evaluated again, and `action` turns
+them into what the game receives.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from .layers import Dense, Rng
 
 
 def free(legal: Array, space: Box) -> Array:
-    """Dimensions in use whose bounds leave a choice; what is between two equal bounds is held there."""
+    """Dimensions in use whose bounds leave a choice; what is between two equal bounds is held
+    there."""
     return legal & (jnp.asarray(space.high) > jnp.asarray(space.low))
 
 
@@ -44,7 +45,9 @@ class GaussianHead(eqx.Module):
     def __call__(self, features: Array, legal: Array) -> Gaussian:
         log_std = self.log_std[jnp.asarray(self.mean.owner)]
         low, high = jnp.asarray(self.space.low), jnp.asarray(self.space.high)
-        return Gaussian(self.mean(features), log_std, free(legal, self.space), low, high, self.squash)
+        return Gaussian(
+            self.mean(features), log_std, free(legal, self.space), low, high, self.squash
+        )
 
 
 class PointHead(eqx.Module):
@@ -93,10 +96,11 @@ def best(values: Array, legal: Array) -> Array:
 
 
 def duel(out: Array, legal: Array) -> Array:
-    """Values of actions `[…,A]` from their advantages and one more number, the value they all share.
+    """Values of actions `[…,A]` from their advantages and one more number, the value they all
+    share.
 
-    Wang et al. 2016, eq. 9, the mean over legal actions: the error of the value, the same for every action and by far
-    the larger, is kept out of what tells them apart.
+    Wang et al. 2016, eq. 9, the mean over legal actions: the error of the value, the same for every
+    action and by far the larger, is kept out of what tells them apart.
     """
     size = legal.shape[-1]
     value, gain = out[..., size:], out[..., :size]

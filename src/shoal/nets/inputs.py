@@ -16,7 +16,9 @@ class Scene(NamedTuple):
     """Some instants of one team's stream, with what was done at and before them."""
 
     view: View  # every field [T,B,…]
-    last: Array  # [T,B,N,A] the action before each instant, zeros where an episode opens; width 0 if not asked for
+    # [T,B,N,A] the action before each instant, zeros where an episode opens; width 0 if not asked
+    # for
+    last: Array
     action: Any = None  # [T,B,N,A] the action at each instant, as nets read it, where it is known
     rivals: Any = None  # [T,B,M] the other teams' actions at each instant, where they are known
 
@@ -27,7 +29,8 @@ class InputPart(NamedTuple):
 
 
 def as_input(action: Array, spec: Spec) -> Array:
-    """An action `[…,N,A]` as nets read it: one-hot, or with its bounds moved to -1 and 1; 0 where these are equal."""
+    """An action `[…,N,A]` as nets read it: one-hot, or with its bounds moved to -1 and 1; 0 where
+    these are equal."""
     if isinstance(spec.action, Discrete):
         return jax.nn.one_hot(action, spec.action.n)
     middle, half = bounds(spec.action)
@@ -43,13 +46,15 @@ def as_action(unit: Array, spec: Spec) -> Array:
 
 
 def bounds(space: Box) -> tuple[Array, Array]:
-    """Middle and half width of every dimension, `[A]` or `[N,A]`; halved first, as the sum may be too large."""
+    """Middle and half width of every dimension, `[A]` or `[N,A]`; halved first, as the sum may be
+    too large."""
     low, high = jnp.asarray(space.low) / 2, jnp.asarray(space.high) / 2
     return high + low, high - low
 
 
 def _joint(scene: Scene, spec: Spec) -> Array:
-    """All agents' actions side by side; where they differ by who looks (`[T,B,N,N,A]`), a row for each."""
+    """All agents' actions side by side; where they differ by who looks (`[T,B,N,N,A]`), a row for
+    each."""
     rows = scene.action if scene.action.ndim == 5 else scene.action[..., None, :, :]
     return rows.reshape(*rows.shape[:-2], -1)
 
@@ -60,11 +65,12 @@ def _others(scene: Scene, spec: Spec) -> Array:
 
 
 def _mean_action(scene: Scene, spec: Spec) -> Array:
-    """Mean of what the other members of the team who live now did before this instant; zeros where there is none.
+    """Mean of what the other members of the team who live now did before this instant; zeros where
+    there is none.
 
-    Who lives now is known both to one who acts and to one who reads a drawn window from its first instant on; who lived
-    then is not. An agent that died of the step before counts no longer. Sums less one's own: the cost grows with the
-    agents, not with their pairs.
+    Who lives now is known both to one who acts and to one who reads a drawn window from its first
+    instant on; who lived then is not. An agent that died of the step before counts no longer. Sums
+    less one's own: the cost grows with the agents, not with their pairs.
     """
     here = scene.view.alive[..., None]
     done = jnp.where(here, scene.last, 0.0)

@@ -1,4 +1,5 @@
-"""Layers whose parameters carry an owner axis: one set for all agents, one each, or by a partition."""
+"""Layers whose parameters carry an owner axis: one set for all agents, one each, or by a
+partition."""
 
 from __future__ import annotations
 
@@ -39,16 +40,20 @@ def owners(sharing: str, spec: Spec) -> tuple[int, ...]:
     try:
         owner = tuple(int(part) for part in sharing.split(","))
     except ValueError:
-        raise ShoalError(f"sharing must be shared, own or a partition such as 0,0,1, not {sharing!r}") from None
+        raise ShoalError(
+            f"sharing must be shared, own or a partition such as 0,0,1, not {sharing!r}"
+        ) from None
     if len(owner) != spec.n or sorted(set(owner)) != list(range(len(set(owner)))):
         raise ShoalError(
-            f"the partition {sharing!r} must give each of the {spec.n} agents an owner, numbered from 0 without gaps"
+            f"the partition {sharing!r} must give each of the {spec.n} agents an owner,"
+            f" numbered from 0 without gaps"
         )
     return owner
 
 
 class Dense(eqx.Module):
-    """`x W + b` for every agent. Inputs come as parts, each `[…,N or 1,F]`, that are read as if joined.
+    """`x W + b` for every agent. Inputs come as parts, each `[…,N or 1,F]`, that are read as if
+    joined.
 
     A part all agents have in common (the state) is thereby multiplied once, not once per agent.
     """
@@ -68,7 +73,9 @@ class Dense(eqx.Module):
         if isinstance(rng, Blank):
             self.weight = jnp.zeros((groups, ins, outs))
         else:
-            self.weight = jnp.asarray(np.stack([gain * _orthogonal(rng, ins, outs) for _ in range(groups)]))
+            self.weight = jnp.asarray(
+                np.stack([gain * _orthogonal(rng, ins, outs) for _ in range(groups)])
+            )
         self.bias = jnp.zeros((groups, outs))
         self.owner = owner
 
@@ -91,7 +98,8 @@ class Dense(eqx.Module):
 
 
 def _orthogonal(rng: Rng, ins: int, outs: int) -> np.ndarray:
-    """A random matrix with orthonormal rows or columns (Saxe et al. 2014); on the host, where QR needs no compiling."""
+    """A random matrix with orthonormal rows or columns (Saxe et al. 2014); on the host, where QR
+    needs no compiling."""
     q, r = np.linalg.qr(rng.normal(size=(max(ins, outs), min(ins, outs))))
     q = q * np.sign(np.diag(r))
     return (q if ins >= outs else q.T).astype(np.float32)
@@ -100,7 +108,8 @@ def _orthogonal(rng: Rng, ins: int, outs: int) -> np.ndarray:
 def _matmul(x: Array, weight: Array) -> Array:
     """`[…,N or 1,F]` times `[F,H]` for all agents, or `[N,F,H]` for each.
 
-    Leading axes are folded first: XLA's gradient of a matmul with several of them copies its operand transposed.
+    Leading axes are folded first: XLA's gradient of a matmul with several of them copies its
+    operand transposed.
     """
     if weight.ndim == 2:
         return (x.reshape(-1, x.shape[-1]) @ weight).reshape(*x.shape[:-1], -1)
@@ -110,7 +119,8 @@ def _matmul(x: Array, weight: Array) -> Array:
 
 
 def standardised(x: Array) -> Array:
-    """Each row with zero mean and unit variance (layer norm, Ba et al. 2016); the next Dense does the rest."""
+    """Each row with zero mean and unit variance (layer norm, Ba et al. 2016); the next Dense does
+    the rest."""
     x = x - x.mean(-1, keepdims=True)
     return x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-5)
 

@@ -19,8 +19,11 @@ class Hyper(eqx.Module):
 
     def __init__(self, rng: Rng, ins: int, outs: int, *hidden: int):
         sizes = [ins, *hidden, outs]
-        gains = [2**0.5] * len(hidden) + [0.1]  # a mix that starts steep feeds back on its own targets
-        self.layers = tuple(Dense(rng, ONE, *shape) for shape in zip(sizes, sizes[1:], gains, strict=False))
+        # a mix that starts steep feeds back on its own targets
+        gains = [2**0.5] * len(hidden) + [0.1]
+        self.layers = tuple(
+            Dense(rng, ONE, *shape) for shape in zip(sizes, sizes[1:], gains, strict=False)
+        )
 
     def __call__(self, *parts: Array) -> Array:
         *inner, last = self.layers
@@ -51,7 +54,8 @@ class Monotone(eqx.Module):
 
 
 class Duplex(eqx.Module):
-    """QPLEX (Wang et al. 2021): V of all agents, plus advantages scaled by positive weights of state and actions."""
+    """QPLEX (Wang et al. 2021): V of all agents, plus advantages scaled by positive weights of
+    state and actions."""
 
     scale: Hyper  # [S] -> [N] w, eq. 8
     shift: Hyper  # [S] -> [N] b
@@ -69,10 +73,12 @@ class Duplex(eqx.Module):
         self.heads = heads
 
     def __call__(self, q: Array, best: Array, state: Array, joint: Array) -> Array:
-        """Utilities `[T,B,N]` of the actions taken, `joint [T,B,N·A]`, and of the best ones, to `[T,B,1]`."""
-        scale, shift = jnp.abs(1 + self.scale(state)) + 1e-10, self.shift(state)  # near 1 at the start
-        # Eq. 6-8 as the authors compute them: V + λA = Q + (λ-1)A, the last A held fixed, so that a λ near 0 does not
-        # keep an agent from learning.
+        """Utilities `[T,B,N]` of the actions taken, `joint [T,B,N·A]`, and of the best ones, to
+        `[T,B,1]`."""
+        # near 1 at the start
+        scale, shift = jnp.abs(1 + self.scale(state)) + 1e-10, self.shift(state)
+        # Eq. 6-8 as the authors compute them: V + λA = Q + (λ-1)A, the last A held fixed, so that a
+        # λ near 0 does not keep an agent from learning.
         utility, advantage = scale * q + shift, jax.lax.stop_gradient(scale * (q - best))
         by_head = (*q.shape[:-1], self.heads, q.shape[-1])
         looks = jax.nn.sigmoid(self.agents(state)).reshape(by_head) * jax.nn.sigmoid(
@@ -83,7 +89,8 @@ class Duplex(eqx.Module):
 
 
 class UnrestrictedMixer(eqx.Module):
-    """An unrestricted net of the utilities and the state (the Q* of weighted QMIX; Rashid et al. 2020)."""
+    """An unrestricted net of the utilities and the state (the Q* of weighted QMIX; Rashid et al.
+    2020)."""
 
     net: Hyper
     value: Hyper

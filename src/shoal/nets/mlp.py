@@ -30,7 +30,9 @@ class Mlp(eqx.Module):
     layers: tuple[Dense, ...]
     style: Style = eqx.field(static=True)
 
-    def __init__(self, rng: Rng, owner: tuple[int, ...], ins: int, hidden: int, layers: int, style: Style):
+    def __init__(
+        self, rng: Rng, owner: tuple[int, ...], ins: int, hidden: int, layers: int, style: Style
+    ):
         self.layers = tuple(Dense(rng, owner, hidden if i else ins, hidden) for i in range(layers))
         self.style = style
 

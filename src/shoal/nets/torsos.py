@@ -1,4 +1,5 @@
-"""Torsos, one signature: input parts `[T,B,N or 1,F]`, a carry, `first [T,B]` -> features `[T,B,N,H]`, a carry."""
+"""Torsos, one signature: input parts `[T,B,N or 1,F]`, a carry, `first [T,B]` -> features
+`[T,B,N,H]`, a carry."""
 
 from __future__ import annotations
 

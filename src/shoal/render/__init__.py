@@ -1,4 +1,5 @@
-"""Pictures of games: a game says what is where (`scene`), one drawer draws that (`draw`), a file holds it (`video`)."""
+"""Pictures of games: a game says what is where (`scene`), one drawer draws that (`draw`), a file
+holds it (`video`)."""
 
 from .scene import Disc, Line, Patch, Scene, Text
 

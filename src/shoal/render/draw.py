@@ -1,4 +1,5 @@
-"""The one drawer: any scenes of an episode into pictures, by Pillow, drawn large and made smaller for smooth edges."""
+"""The one drawer: any scenes of an episode into pictures, by Pillow, drawn large and made smaller
+for smooth edges."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ class Canvas:
         return np.asarray(self.image.reduce(FINER))
 
     def scene(self, scene: Scene, before: Sequence[Scene]) -> None:
-        """What lies there, then the trails, then whoever is there, then what they cover and what they say."""
+        """What lies there, then the trails, then whoever is there, then what they cover and what
+        they say."""
         people = _people(scene)
         for shape in scene.shapes:
             if not getattr(shape, "name", ""):
@@ -99,11 +101,18 @@ class Canvas:
         return (*rgb, round(255 * min(max(alpha, 0.0), 1.0)))
 
     def disc(self, disc: Disc) -> None:
-        (x, y), r, fill = self.place(disc.at), disc.radius * self.scale, self.colour(disc.colour, disc.alpha)
+        (x, y), r, fill = (
+            self.place(disc.at),
+            disc.radius * self.scale,
+            self.colour(disc.colour, disc.alpha),
+        )
         if disc.hollow:
             self.pen.ellipse(_square(x, y, r), outline=fill, width=round(2.5 * self.point))
         elif disc.name:
-            self.pen.ellipse(_square(x + self.point, y + 2.5 * self.point, r), fill=(0, 0, 0, round(45 * disc.alpha)))
+            self.pen.ellipse(
+                _square(x + self.point, y + 2.5 * self.point, r),
+                fill=(0, 0, 0, round(45 * disc.alpha)),
+            )
             self.pen.ellipse(_square(x, y, r), fill=self.colour("field", disc.alpha))
             self.pen.ellipse(_square(x, y, max(r - 1.5 * self.point, 1)), fill=fill)
         else:
@@ -114,7 +123,9 @@ class Canvas:
     def edge(self, disc: Disc) -> None:
         """The outline of what lies there, to be seen also under somebody."""
         (x, y), fill = self.place(disc.at), self.colour("ink", 0.3 * disc.alpha)
-        self.pen.ellipse(_square(x, y, disc.radius * self.scale), outline=fill, width=round(1.5 * self.point))
+        self.pen.ellipse(
+            _square(x, y, disc.radius * self.scale), outline=fill, width=round(1.5 * self.point)
+        )
 
     def tag(self, disc: Disc, x: float, y: float, r: float) -> None:
         """The label, inside if it fits."""
@@ -125,7 +136,11 @@ class Canvas:
         else:
             below = y + r + 9 * self.point
             self.pen.text(
-                (x, below), disc.label, font=font(round(11 * self.point)), fill=self.colour("soft"), anchor="mm"
+                (x, below),
+                disc.label,
+                font=font(round(11 * self.point)),
+                fill=self.colour("soft"),
+                anchor="mm",
             )
 
     def trail(self, one: Disc, before: Sequence[Disc]) -> None:
@@ -153,15 +168,28 @@ class Canvas:
         left = min(max(x + 0.6 * r + 4 * p, 2 * p), self.image.width - w - 2 * p)
         top = min(max(y - r - h - 4 * p, 2 * p), self.image.height - h - 2 * p)
         edge, paper = self.colour(disc.colour), self.colour("field")
-        foot = [(left + 5 * p, top + h - 6 * p), (left + 17 * p, top + h - 1.5 * p), (x + 0.55 * r, y - 0.75 * r)]
+        foot = [
+            (left + 5 * p, top + h - 6 * p),
+            (left + 17 * p, top + h - 1.5 * p),
+            (x + 0.55 * r, y - 0.75 * r),
+        ]
         self.pen.polygon(foot, fill=edge)
         self.pen.rounded_rectangle(
             (left, top, left + w, top + h), 8 * p, fill=paper, outline=edge, width=round(1.8 * p)
         )
-        self.pen.text((left + w / 2, top + h / 2), disc.says, font=letters, fill=self.colour("ink"), anchor="mm")
+        self.pen.text(
+            (left + w / 2, top + h / 2),
+            disc.says,
+            font=letters,
+            fill=self.colour("ink"),
+            anchor="mm",
+        )
 
     def line(self, line: Line) -> None:
-        places, fill = [self.place(point) for point in line.points], self.colour(line.colour, line.alpha)
+        places, fill = (
+            [self.place(point) for point in line.points],
+            self.colour(line.colour, line.alpha),
+        )
         width = max(round(line.width * self.point), 1)
         for a, b in pairwise(places):
             for start, end in _dashes(a, b, 6 * self.point) if line.dashed else [(a, b)]:
@@ -170,15 +198,24 @@ class Canvas:
     def patch(self, patch: Patch) -> None:
         (left, bottom), (right, top) = self.place(patch.low), self.place(patch.high)
         fill, round_by = self.colour(patch.colour, patch.alpha), 6 * self.point
-        how: dict[str, Any] = {"outline": fill, "width": round(2 * self.point)} if patch.hollow else {"fill": fill}
+        how: dict[str, Any] = (
+            {"outline": fill, "width": round(2 * self.point)} if patch.hollow else {"fill": fill}
+        )
         self.pen.rounded_rectangle((left, top, right, bottom), round_by, **how)
 
     def text(self, text: Text) -> None:
         letters = font(round(text.size * self.point), text.bold)
-        self.pen.text(self.place(text.at), text.text, font=letters, fill=self.colour(text.colour), anchor="mm")
+        self.pen.text(
+            self.place(text.at), text.text, font=letters, fill=self.colour(text.colour), anchor="mm"
+        )
 
 
-BRUSHES: dict[type, Any] = {Disc: Canvas.disc, Line: Canvas.line, Patch: Canvas.patch, Text: Canvas.text}
+BRUSHES: dict[type, Any] = {
+    Disc: Canvas.disc,
+    Line: Canvas.line,
+    Patch: Canvas.patch,
+    Text: Canvas.text,
+}
 
 
 def _frame(scenes: Sequence[Scene]) -> tuple[np.ndarray, np.ndarray]:
@@ -200,7 +237,9 @@ def _people(scene: Scene) -> dict[str, Disc]:
     return {shape.name: shape for shape in scene.shapes if isinstance(shape, Disc) and shape.name}
 
 
-def _dashes(a: Point, b: Point, length: float) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+def _dashes(
+    a: Point, b: Point, length: float
+) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
     """Every other piece of that length between two places."""
     start, step = np.array(a), np.array(b) - np.array(a)
     pieces = max(int(np.hypot(*step) / length), 1)

@@ -1,4 +1,5 @@
-"""Pictures of games in JAX by others: drawn by us where a state says who is where, else by the package itself."""
+"""Pictures of games in JAX by others: drawn by us where a state says who is where, else by the
+package itself."""
 
 from __future__ import annotations
 
@@ -43,7 +44,10 @@ def battle(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
 
     def scene(world: Any) -> Scene:
         units = getattr(world, "state", world)
-        shapes: list[Shape] = [Patch((0, 0), (width, height), "field"), Patch((0, 0), (width, height), hollow=True)]
+        shapes: list[Shape] = [
+            Patch((0, 0), (width, height), "field"),
+            Patch((0, 0), (width, height), hollow=True),
+        ]
         for i in np.flatnonzero(units.unit_alive).tolist():
             (x, y), kind = units.unit_positions[i], int(units.unit_types[i])
             left, up = float(units.unit_health[i] / full[kind]), y + 0.9
@@ -85,7 +89,10 @@ def painter(game: Any, world: Any) -> Pictures | None:
     """Who draws such worlds, if anybody does."""
     if hasattr(game, "lineup"):
         kinds = {"p_pos": particles, "unit_positions": battle}
-        return next((kind for part, kind in kinds.items() if hasattr(getattr(world, "state", world), part)), None)
+        return next(
+            (kind for part, kind in kinds.items() if hasattr(getattr(world, "state", world), part)),
+            None,
+        )
     if hasattr(game, "params"):
         return gymnax
     return jumanji if hasattr(getattr(game.env, "_viewer", None), "_display_rgb_array") else None

@@ -1,7 +1,8 @@
-"""What a picture of a game is made of: shapes in the game's own coordinates, y upwards, drawn in the order given.
+"""What a picture of a game is made of: shapes in the game's own coordinates, y upwards, drawn in
+the order given.
 
-A colour is the name of a team, a word of `draw.COLOURS`, or `#rrggbb`. Lengths are the game's own but for those of text
-and lines, which are in points of a picture 600 points wide.
+A colour is the name of a team, a word of `draw.COLOURS`, or `#rrggbb`. Lengths are the game's own
+but for those of text and lines, which are in points of a picture 600 points wide.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ Point = Any  # x and y: a tuple, a list, an array
 
 
 class Disc(NamedTuple):
-    """A round thing. One with a name is somebody: it casts a shadow and leaves a trail from picture to picture."""
+    """A round thing. One with a name is somebody: it casts a shadow and leaves a trail from picture
+    to picture."""
 
     at: Point
     radius: float
@@ -59,7 +61,8 @@ Shape = Disc | Line | Patch | Text
 
 
 class Scene(NamedTuple):
-    """One instant. The corners are of what is in the picture, which grows with whoever leaves it."""
+    """One instant. The corners are of what is in the picture, which grows with whoever leaves
+    it."""
 
     shapes: Sequence[Shape]
     low: Point = (-1.2, -1.2)

@@ -27,14 +27,17 @@ def fitted(picture: np.ndarray) -> np.ndarray:
     image = Image.fromarray(np.ascontiguousarray(picture))
     if image.width < SMALLEST:
         times = -(-SMALLEST // image.width)
-        return np.asarray(image.resize((image.width * times, image.height * times), Image.Resampling.NEAREST))
+        return np.asarray(
+            image.resize((image.width * times, image.height * times), Image.Resampling.NEAREST)
+        )
     return np.asarray(image.reduce(-(-image.width // LARGEST)))
 
 
 def captioned(
     picture: np.ndarray, title: str, step: str, returns: dict[str, float], colours: dict[str, str]
 ) -> np.ndarray:
-    """The picture under a strip with a title, the step and each team's return so far; `colours` are of its teams."""
+    """The picture under a strip with a title, the step and each team's return so far; `colours` are
+    of its teams."""
     width = picture.shape[1]
     point = FINER * min(max(width / WIDTH, 0.75), 1.5)
     strip = Image.new("RGB", (width * FINER, round(56 * point / FINER) * FINER), COLOURS["field"])
@@ -54,7 +57,9 @@ def captioned(
             pen.ellipse((x, low - dot, x + 2 * dot, low + dot), fill=colours[team])
         pen.text((x + 3 * dot, low), told, font=plain, fill=COLOURS["ink"], anchor="lm")
         x += 3 * dot + plain.getlength(told) + 24 * point
-    pen.line([(0, strip.height - 1), (strip.width, strip.height - 1)], fill=COLOURS["faint"], width=FINER)
+    pen.line(
+        [(0, strip.height - 1), (strip.width, strip.height - 1)], fill=COLOURS["faint"], width=FINER
+    )
     return np.concatenate([np.asarray(strip.reduce(FINER)), picture])
 
 
@@ -68,10 +73,13 @@ def format_for(path: str) -> str:
     """The ending of a video's file, if it can be written here."""
     ending = Path(path).suffix.lower()
     if ending not in WRITERS:
-        raise ShoalError(f"a video ends in {' or '.join(WRITERS)}, not in {ending or 'nothing'}: {path}")
+        raise ShoalError(
+            f"a video ends in {' or '.join(WRITERS)}, not in {ending or 'nothing'}: {path}"
+        )
     if ending == ".mp4" and not _ffmpeg():
         raise ShoalError(
-            "an .mp4 needs imageio-ffmpeg: pip install 'shoal[video]', or write a .gif, which needs nothing"
+            "an .mp4 needs imageio-ffmpeg: pip install 'shoal[video]', or write a .gif, which"
+            " needs nothing"
         )
     return ending
 
@@ -93,7 +101,9 @@ def save(path: Path, frames: Iterable[np.ndarray], fps: int) -> None:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise ShoalError(f"the video {path} cannot be written ({error.strerror or error})") from None
+        raise ShoalError(
+            f"the video {path} cannot be written ({error.strerror or error})"
+        ) from None
 
 
 def _ffmpeg() -> str:
@@ -113,15 +123,39 @@ def _alike(frames: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         size = size or (frame.shape[1] // 2 * 2, frame.shape[0] // 2 * 2)
         small = frame[: size[1], : size[0]]
         fits = small.shape[1::-1] == size
-        yield np.ascontiguousarray(small if fits else np.asarray(Image.fromarray(frame).resize(size)))
+        yield np.ascontiguousarray(
+            small if fits else np.asarray(Image.fromarray(frame).resize(size))
+        )
 
 
 def _mp4(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
     first = next(frames)
-    raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{first.shape[1]}x{first.shape[0]}", "-r", str(fps), "-i", "-"]
-    film = ["-c:v", "libx264", "-crf", "20", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(path)]
+    raw = [
+        "-f",
+        "rawvideo",
+        "-pix_fmt",
+        "rgb24",
+        "-s",
+        f"{first.shape[1]}x{first.shape[0]}",
+        "-r",
+        str(fps),
+        "-i",
+        "-",
+    ]
+    film = [
+        "-c:v",
+        "libx264",
+        "-crf",
+        "20",
+        "-pix_fmt",
+        "yuv420p",
+        "-movflags",
+        "+faststart",
+        str(path),
+    ]
     with tempfile.TemporaryFile() as complaints:
-        # Not by imageio-ffmpeg's own writer: it forks by way of Python, which is not safe beside JAX's threads.
+        # Not by imageio-ffmpeg's own writer: it forks by way of Python, which is not safe beside
+        # JAX's threads.
         ffmpeg = subprocess.Popen(
             [_ffmpeg(), "-y", "-loglevel", "error", *raw, *film],
             stdin=subprocess.PIPE,
@@ -138,7 +172,8 @@ def _mp4(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
         if code:
             complaints.seek(0)
             raise OSError(
-                " ".join(complaints.read().decode(errors="replace").split())[-300:] or f"ffmpeg ended with {code}"
+                " ".join(complaints.read().decode(errors="replace").split())[-300:]
+                or f"ffmpeg ended with {code}"
             )
 
 
@@ -146,10 +181,18 @@ def _gif(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
     early = list(islice(frames, SAMPLED))
     palette = _palette(Image.fromarray(np.concatenate(early[:: -(-len(early) // 6)])))
     images = (
-        Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in chain(early, frames)
+        Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
+        for frame in chain(early, frames)
     )
     first = next(images)
-    first.save(path, save_all=True, append_images=images, duration=round(1000 / fps), loop=0, optimize=False)
+    first.save(
+        path,
+        save_all=True,
+        append_images=images,
+        duration=round(1000 / fps),
+        loop=0,
+        optimize=False,
+    )
 
 
 def _palette(picture: Image.Image) -> Image.Image:

@@ -1,4 +1,5 @@
-"""The pictures of a study, as SVG that takes the colours of the page it stands on, and the curves as PNG too."""
+"""The pictures of a study, as SVG that takes the colours of the page it stands on, and the curves
+as PNG too."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ INK, FAINT, GRID = "#33383d", "#7d8790", "#dfe4e8"
 IN_PAGE = {INK: "var(--ink)", FAINT: "var(--faint)", GRID: "var(--line)"}
 PANEL = (3.5, 2.75)  # inches
 CURVES = "curves.png"
-FIGURES, KINDS = "figures", (".svg", ".pdf")  # the folder of all pictures as files, and what they are
+# the folder of all pictures as files, and what they are
+FIGURES, KINDS = "figures", (".svg", ".pdf")
 LEVELS = 101
 LETTERS = 14  # of a legend, on an inch
 
@@ -29,11 +31,15 @@ LETTERS = 14  # of a legend, on an inch
 def style(study: Study, algorithm: str) -> dict[str, Any]:
     """An algorithm looks the same in every picture."""
     place = study.algorithms.index(algorithm)
-    return {"color": COLOURS[place % len(COLOURS)], "ls": DASHES[place // len(COLOURS) % len(DASHES)]}
+    return {
+        "color": COLOURS[place % len(COLOURS)],
+        "ls": DASHES[place // len(COLOURS) % len(DASHES)],
+    }
 
 
 def curves(study: Study) -> Any:
-    """A panel per task: the interquartile mean over seeds at every evaluation, with its interval."""
+    """A panel per task: the interquartile mean over seeds at every evaluation, with its
+    interval."""
     columns = min(len(study.tasks), 2 if len(study.tasks) == 4 else 3)
     lines = -(-len(study.tasks) // columns)
     wide = 1.7 if columns == 1 else 1.0
@@ -46,14 +52,17 @@ def curves(study: Study) -> Any:
     for axes in panels[::columns]:
         axes.set_ylabel("return of one agent", color=INK, fontsize=9)
     handles = {
-        label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        label: handle
+        for axes in panels
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     _explained(figure, handles)
     return figure
 
 
 def _curve(axes: Any, study: Study, task: Task) -> None:
-    """Of a net that has learnt nothing yet, which may be far worse than random play, only the way up is shown."""
+    """Of a net that has learnt nothing yet, which may be far worse than random play, only the way
+    up is shown."""
     steps, seen = 0.0, [study.random(task)]
     for algorithm in study.algorithms:
         mine = study.of(task, algorithm)
@@ -62,9 +71,17 @@ def _curve(axes: Any, study: Study, task: Task) -> None:
             steps = max(steps, grid[-1])
             scores, look = study.scores(task, algorithm), style(study, algorithm)
             guess = estimate([scores.T])
-            if len(study.algorithms) == 1 and len(mine) > 1:  # else there are too many lines to see anything
+            # else there are too many lines to see anything
+            if len(study.algorithms) == 1 and len(mine) > 1:
                 for place, line in enumerate(scores):
-                    axes.plot(grid, line, lw=0.7, alpha=0.4, color=look["color"], label="" if place else "each seed")
+                    axes.plot(
+                        grid,
+                        line,
+                        lw=0.7,
+                        alpha=0.4,
+                        color=look["color"],
+                        label="" if place else "each seed",
+                    )
             _band(axes, grid, guess, algorithm, look)
             seen += [value for line in guess if line is not None for value in line[1:]]
     if np.isfinite(seen[0]):  # else no run of this task has finished
@@ -93,13 +110,18 @@ def profiles(study: Study) -> Any:
     axes.set_xlim(levels[0], levels[-1])
     axes.set_ylim(-0.02, 1.02)
     _plain(axes)
-    _explained(figure, {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)})
+    _explained(
+        figure,
+        {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)},
+    )
     return figure
 
 
 def aggregates(study: Study, totals: Sequence[Total]) -> Any:
     """Normalised interquartile means over all tasks."""
-    marks = [(total.algorithm, total.iqm, style(study, total.algorithm)["color"]) for total in totals]
+    marks = [
+        (total.algorithm, total.iqm, style(study, total.algorithm)["color"]) for total in totals
+    ]
     return _dots(marks, "normalised score, interquartile mean over all runs", None)
 
 
@@ -115,10 +137,24 @@ def _dots(marks: list[tuple[str, Estimate, str]], about: str, middle: float | No
     axes = figure.subplots()
     for place, (_, guess, colour) in enumerate(reversed(marks)):
         if guess.low is not None and guess.high is not None:
-            axes.plot([guess.low, guess.high], [place, place], color=colour, lw=6, alpha=0.35, solid_capstyle="butt")
+            axes.plot(
+                [guess.low, guess.high],
+                [place, place],
+                color=colour,
+                lw=6,
+                alpha=0.35,
+                solid_capstyle="butt",
+            )
         axes.plot([guess.value], [place], "o", color=colour, ms=6, clip_on=False)
         told = f"{number(float(guess.value), 2)}  {interval(guess, 2).strip('–')}"
-        axes.annotate(told, (1.02, place), xycoords=("axes fraction", "data"), va="center", fontsize=8.5, color=INK)
+        axes.annotate(
+            told,
+            (1.02, place),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            fontsize=8.5,
+            color=INK,
+        )
     axes.set_yticks(range(len(marks)), [name for name, *_ in reversed(marks)])
     axes.set_ylim(-0.6, len(marks) - 0.4)
     if middle is not None:
@@ -149,7 +185,13 @@ def _explained(figure: Any, handles: dict[str, Any]) -> None:
     """A legend above all, in as many columns as have room; what is no algorithm comes last."""
     handles |= {name: handles.pop(name) for name in ("each seed", "random play") if name in handles}
     columns = int(figure.get_figwidth() * LETTERS / (max(map(len, handles), default=0) + 6))
-    look = {"frameon": False, "fontsize": 9, "labelcolor": INK, "handlelength": 1.6, "columnspacing": 1.4}
+    look = {
+        "frameon": False,
+        "fontsize": 9,
+        "labelcolor": INK,
+        "handlelength": 1.6,
+        "columnspacing": 1.4,
+    }
     place = {"loc": "outside upper left", "ncols": min(max(columns, 1), 6)}
     figure.legend(handles.values(), handles.keys(), **look, **place)
 
@@ -168,14 +210,16 @@ def save(figure: Any, path: Path) -> None:
     from matplotlib import rc_context
 
     temporary, kind = path.with_name(path.name + ".tmp"), path.suffix[1:]
-    dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)  # equal runs, equal files
+    # equal runs, equal files
+    dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
     with rc_context({"svg.hashsalt": "shoal", "pdf.fonttype": 42}):
         figure.savefig(temporary, format=kind, dpi=130, facecolor="white", metadata=dates)
     temporary.replace(path)
 
 
 def inline(figure: Any) -> str:
-    """Only the drawing: text stays text, nothing refers to anything outside, and inks are the page's."""
+    """Only the drawing: text stays text, nothing refers to anything outside, and inks are the
+    page's."""
     from matplotlib import rc_context
 
     drawn = io.StringIO()

@@ -1,4 +1,5 @@
-"""One page that says it all: no file beside it, nothing from the network, light or dark as its reader likes it."""
+"""One page that says it all: no file beside it, nothing from the network, light or dark as its
+reader likes it."""
 
 from __future__ import annotations
 
@@ -20,23 +21,30 @@ from .statistics import LEVEL, RESAMPLES
 
 REPORT = "report.html"
 STYLE = """
-:root { color-scheme: light dark; --ink: #24292e; --faint: #68727b; --line: #dfe4e8; --page: #ffffff; --card: #f6f8f9;
+:root { color-scheme: light dark; --ink: #24292e; --faint: #68727b; --line: #dfe4e8;
+  --page: #ffffff; --card: #f6f8f9;
   --link: #1f6f8b; --warn: #fff4dc; --warn-ink: #6b4a00; }
-@media (prefers-color-scheme: dark) { :root { --ink: #dde3e8; --faint: #98a3ac; --line: #343c44; --page: #14181c;
+@media (prefers-color-scheme: dark) { :root { --ink: #dde3e8; --faint: #98a3ac; --line: #343c44;
+  --page: #14181c;
   --card: #1c2126; --link: #6cc3df; --warn: #3a2f16; --warn-ink: #f0d9a4; } }
-body { margin: 0 auto; max-width: 70rem; padding: 2.5rem 1.5rem 4rem; background: var(--page); color: var(--ink);
+body { margin: 0 auto; max-width: 70rem; padding: 2.5rem 1.5rem 4rem; background: var(--page);
+  color: var(--ink);
   font: 15px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
 h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .3rem; }
-h2 { font-size: 1.15rem; margin: 2.6rem 0 .5rem; padding-top: .9rem; border-top: 1px solid var(--line); }
+h2 { font-size: 1.15rem; margin: 2.6rem 0 .5rem; padding-top: .9rem;
+  border-top: 1px solid var(--line); }
 p { margin: .4rem 0; max-width: 46rem; }
 .faint { color: var(--faint); }
 a { color: var(--link); }
-.warn { background: var(--warn); color: var(--warn-ink); border-radius: 6px; padding: .5rem .9rem; margin: 1rem 0; }
+.warn { background: var(--warn); color: var(--warn-ink); border-radius: 6px;
+  padding: .5rem .9rem; margin: 1rem 0; }
 .warn p { max-width: none; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; margin: .8rem 0; font-size: .86rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; margin: .8rem 0; font-size: .86rem;
+  font-variant-numeric: tabular-nums; }
 th, td { padding: .26rem .55rem; text-align: left; white-space: nowrap; }
-th { color: var(--faint); font-weight: 600; border-bottom: 1px solid var(--faint); vertical-align: bottom; }
+th { color: var(--faint); font-weight: 600; border-bottom: 1px solid var(--faint);
+  vertical-align: bottom; }
 td { border-bottom: 1px solid var(--line); }
 th:first-child, td:first-child { padding-left: 0; }
 .n { text-align: right; }
@@ -61,7 +69,8 @@ def write(study: Study, folder: Path) -> None:
 
 
 def figures(study: Study) -> dict[str, Any]:
-    """The curves; of several algorithms that can be compared also what follows from their normalised scores."""
+    """The curves; of several algorithms that can be compared also what follows from their
+    normalised scores."""
     drawn = {"curves": plots.curves(study)}
     if len(study.algorithms) > 1 and study.comparable:
         drawn["scores"] = plots.aggregates(study, tables.totals(study))
@@ -74,7 +83,8 @@ def page(study: Study, folder: Path, pictures: dict[str, Any]) -> str:
     """All of it."""
     drawn = {name: plots.inline(picture) for name, picture in pictures.items()}
     title = (
-        f"{folder.absolute().name}: {_count(len(study.algorithms), 'algorithm')} on {_count(len(study.tasks), 'task')}"
+        f"{folder.absolute().name}: {_count(len(study.algorithms), 'algorithm')} on"
+        f" {_count(len(study.tasks), 'task')}"
     )
     several = "profiles" in drawn
     parts = [
@@ -85,28 +95,43 @@ def page(study: Study, folder: Path, pictures: dict[str, Any]) -> str:
         *([_section("Over all tasks", _aggregate(study, drawn["scores"]))] if several else []),
         _section("Learning curves", CURVES_TOLD, drawn["curves"]),
         *([_section("Performance profiles", PROFILES_TOLD, drawn["profiles"])] if several else []),
-        *([_section("Probability of improvement", DUELS_TOLD, drawn["improvement"])] if several else []),
+        *(
+            [_section("Probability of improvement", DUELS_TOLD, drawn["improvement"])]
+            if several
+            else []
+        ),
         _section("What was run", _protocol(study)),
         _section("Every run", _every_run(study, folder)),
         _section("Settings", SETTINGS_TOLD, _settings(study)),
     ]
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title>"
+    )
     body = "\n".join(parts)
     return (
-        f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n'
+        f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n'
+        f"<body>\n{body}\n</body></html>\n"
     )
 
 
 CURVES_TOLD = (
-    f"The interquartile mean over seeds at every evaluation; bands are its {LEVEL:.0%} bootstrap intervals, where there"
+    f"The interquartile mean over seeds at every evaluation; bands are its {LEVEL:.0%}"
+    f" bootstrap intervals, where there"
     " is more than one seed. What nets do before the first step may lie below what is shown."
 )
-PROFILES_TOLD = "For every normalised score τ, the share of all runs that ended above it: higher is better throughout."
+PROFILES_TOLD = (
+    "For every normalised score τ, the share of all runs that ended above it: higher is better"
+    " throughout."
+)
 DUELS_TOLD = (
-    "How probably a run of the first algorithm ends above a run of the second, on average over tasks. An interval that"
+    "How probably a run of the first algorithm ends above a run of the second, on average over"
+    " tasks. An interval that"
     " holds 0.5 says that the runs do not tell which one is better."
 )
-SETTINGS_TOLD = "What each algorithm was told that differs from its defaults, by preset or by option."
+SETTINGS_TOLD = (
+    "What each algorithm was told that differs from its defaults, by preset or by option."
+)
 
 
 def _remarks(study: Study) -> str:
@@ -126,7 +151,9 @@ def _runs(study: Study) -> str:
 
 def _scores(study: Study) -> str:
     rows = tables.rows(study)
-    best = {task: max((row for row in rows if row.task == task), key=_middle) for task in study.tasks}
+    best = {
+        task: max((row for row in rows if row.task == task), key=_middle) for task in study.tasks
+    }
     lines, before = [], None
     for row in rows:
         cells = tables.cells(study, row)
@@ -136,8 +163,10 @@ def _scores(study: Study) -> str:
         lines.append(_line(cells, 2, marks, "next" if first and before else ""))
         before = row.task
     told = (
-        "Final is the last evaluation, best the highest of all evaluations of a run (which flatters, as it is chosen by"
-        " the same episodes). IQM is the interquartile mean over seeds. Seconds are of training alone; runs that shared"
+        "Final is the last evaluation, best the highest of all evaluations of a run (which"
+        " flatters, as it is chosen by"
+        " the same episodes). IQM is the interquartile mean over seeds. Seconds are of training"
+        " alone; runs that shared"
         " the machine took longer than they would alone."
     )
     return f"{_table(tables.HEAD, lines, 2)}<p class=faint>{escape(told)}</p>"
@@ -152,11 +181,19 @@ def _aggregate(study: Study, picture: str) -> str:
     for task in study.comparable:
         low, high = study.scale(task)
         places = tables.digits(study, task)
-        given = "given" if task.label in study.scales or task.env in study.scales else "random play and best score seen"
-        scales.append(_line([task.label, given, tables.number(low, places), tables.number(high, places)], 2))
+        given = (
+            "given"
+            if task.label in study.scales or task.env in study.scales
+            else "random play and best score seen"
+        )
+        scales.append(
+            _line([task.label, given, tables.number(low, places), tables.number(high, places)], 2)
+        )
     told = (
-        "Final scores are put on a scale for each task, on which 0 and 1 are the scores below, and all runs are taken"
-        f" together. Intervals: {LEVEL:.0%}, stratified bootstrap over the seeds of each task, {RESAMPLES:,} draws."
+        "Final scores are put on a scale for each task, on which 0 and 1 are the scores below,"
+        " and all runs are taken"
+        f" together. Intervals: {LEVEL:.0%}, stratified bootstrap over the seeds of each task,"
+        f" {RESAMPLES:,} draws."
     )
     marks = _table(("task", "0 and 1 are", "0", "1"), scales, 2)
     return f"<p>{escape(told)}</p>{picture}{marks}"
@@ -167,19 +204,28 @@ def _protocol(study: Study) -> str:
     done = [run for run in study.runs if run.protocol]
     facts: dict[str, str] = {}
     for name in ("versions", "device", "devices", "score"):
-        facts[name] = " / ".join(dict.fromkeys(_words((run.protocol or {}).get(name)) for run in done))
+        facts[name] = " / ".join(
+            dict.fromkeys(_words((run.protocol or {}).get(name)) for run in done)
+        )
     facts["seeds"] = ", ".join(str(seed) for seed in sorted({run.seed for run in study.runs}))
     late = max((run.late / run.config["settings"]["steps"] for run in done), default=0.0)
     facts["grid"] = (
-        "evaluations at equal distances from the first step to the last; a run is evaluated when the update that passes"
+        "evaluations at equal distances from the first step to the last; a run is evaluated"
+        " when the update that passes"
         f" the point is done, here at most {late:.1%} of the run later"
     )
     lines = []
     for env in dict.fromkeys(run.env for run in study.runs):
         s = next(run.config["settings"] for run in study.runs if run.env == env)
         how = "greedy" if s["greedy"] else "sampled"
-        lines.append(_line([env, how, f"{s['steps']:,}", str(s["evaluations"] + 2), str(s["eval_episodes"])], 2))
-    told = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts.items())
+        lines.append(
+            _line(
+                [env, how, f"{s['steps']:,}", str(s["evaluations"] + 2), str(s["eval_episodes"])], 2
+            )
+        )
+    told = "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts.items()
+    )
     head = ("environment", "actions", "steps", "evaluations", "episodes each")
     return f"<dl>{told}</dl>{_table(head, lines, 2)}"
 
@@ -209,7 +255,9 @@ def _link(run: Run, folder: Path) -> str:
 def _settings(study: Study) -> str:
     lines = []
     for env, algorithm in dict.fromkeys((run.env, run.algorithm) for run in study.runs):
-        config = next(run.config for run in study.runs if (run.env, run.algorithm) == (env, algorithm))
+        config = next(
+            run.config for run in study.runs if (run.env, run.algorithm) == (env, algorithm)
+        )
         told = [f"{name} {_words(value)}" for name, value in _unusual(config)]
         lines.append(
             _line(
@@ -225,7 +273,9 @@ def _settings(study: Study) -> str:
 def _unusual(config: dict[str, Any]) -> Iterable[tuple[str, Any]]:
     usual = dataclasses.asdict(Settings())
     yield from (
-        (name, value) for name, value in config["settings"].items() if name not in GRID and value != usual.get(name)
+        (name, value)
+        for name, value in config["settings"].items()
+        if name not in GRID and value != usual.get(name)
     )
     same = len({str((one["algorithm"], one["options"])) for one in config["teams"].values()}) == 1
     for team, one in list(config["teams"].items())[: 1 if same else None]:
@@ -233,16 +283,26 @@ def _unusual(config: dict[str, Any]) -> Iterable[tuple[str, Any]]:
         prefix = "" if same else f"{team}."
         if not same:
             yield f"{team} plays", one["algorithm"]
-        yield from ((f"{prefix}{name}", value) for name, value in one["options"].items() if value != defaults.get(name))
+        yield from (
+            (f"{prefix}{name}", value)
+            for name, value in one["options"].items()
+            if value != defaults.get(name)
+        )
 
 
 def _table(head: Sequence[str], lines: list[str], text: int) -> str:
     """The first `text` columns hold words, the others numbers."""
-    cells = "".join(f"<th{_class('n' if i >= text else '')}>{escape(name)}</th>" for i, name in enumerate(head))
-    return f'<div class="wide"><table><thead><tr>{cells}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    cells = "".join(
+        f"<th{_class('n' if i >= text else '')}>{escape(name)}</th>" for i, name in enumerate(head)
+    )
+    rows = "".join(lines)
+    table = f"<table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table>"
+    return f'<div class="wide">{table}</div>'
 
 
-def _line(cells: Sequence[str], text: int, marks: Sequence[str] = (), row: str = "", raw: bool = False) -> str:
+def _line(
+    cells: Sequence[str], text: int, marks: Sequence[str] = (), row: str = "", raw: bool = False
+) -> str:
     told = []
     for i, cell in enumerate(cells):
         kinds = " ".join(filter(None, ("n" if i >= text else "", marks[i] if marks else "")))

@@ -1,4 +1,5 @@
-"""What the runs of a campaign, or of any folder, left behind: scores by task, on one grid of environment steps."""
+"""What the runs of a campaign, or of any folder, left behind: scores by task, on one grid of
+environment steps."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ class Run:
     def learners(self) -> tuple[str, ...]:
         """The teams that learn."""
         fixed = [kind.name for kind in algorithms.FIXED]
-        return tuple(team for team, one in self.config["teams"].items() if one["algorithm"] not in fixed)
+        return tuple(
+            team for team, one in self.config["teams"].items() if one["algorithm"] not in fixed
+        )
 
 
 class Task(NamedTuple):
@@ -100,16 +103,20 @@ class Study:
         return float(np.mean(levels)) if levels else float("nan")
 
     def scale(self, task: Task) -> tuple[float, float]:
-        """Which scores are 0 and 1: as given, or random play and the best score that any run had at any evaluation."""
+        """Which scores are 0 and 1: as given, or random play and the best score that any run had at
+        any evaluation."""
         given = self.scales.get(f"{task.env} {task.team}", self.scales.get(task.env))
         if given:
             return given[0], given[1]
-        seen = [run.scores[task.team].max() for run in self.runs if run.env == task.env and run.scores]
+        seen = [
+            run.scores[task.team].max() for run in self.runs if run.env == task.env and run.scores
+        ]
         return self.random(task), float(max(seen, default=float("nan")))
 
     @cached_property
     def comparable(self) -> list[Task]:
-        """Tasks that enter aggregates: only this team learns, every algorithm has a run, the scale has a length.
+        """Tasks that enter aggregates: only this team learns, every algorithm has a run, the scale
+        has a length.
 
         A score against a side that learns as well says as much of that side.
         """
@@ -145,7 +152,9 @@ def of_campaign(folder: Path, plan: Plan) -> Study:
     found = []
     for pair in plan.pairs:
         for seed in pair.seeds:
-            found.append(read(Run(pair.path(folder, seed), pair.algorithm, pair.env, seed, pair.config)))
+            found.append(
+                read(Run(pair.path(folder, seed), pair.algorithm, pair.env, seed, pair.config))
+            )
     return Study(found, plan.scales)
 
 
@@ -157,16 +166,21 @@ class Left(NamedTuple):
 
 
 def of_folders(folders: Sequence[Path], wanted: Callable[[Run], bool] = lambda run: True) -> Study:
-    """All runs in some folders that are wanted, labelled by what tells these apart; one campaign is read as such."""
+    """All runs in some folders that are wanted, labelled by what tells these apart; one campaign is
+    read as such."""
     first = folders[0]
     if len(folders) == 1 and (first / planning.FILE).exists():
         study = of_campaign(first, planning.read(first))
         return replace(study, runs=[run for run in study.runs if wanted(run)])
     if len(folders) == 1 and (first / runs.CONFIG).exists():
         raise ShoalError(f"{first} is one run: say the folder that its runs are in")
-    paths = list(dict.fromkeys(path for folder in folders for path in _run_folders(folder, DEEP + 1)))
+    paths = list(
+        dict.fromkeys(path for folder in folders for path in _run_folders(folder, DEEP + 1))
+    )
     if not paths:
-        raise ShoalError(f"{' and '.join(map(str, folders))} has no run folders: say a folder that runs are in")
+        raise ShoalError(
+            f"{' and '.join(map(str, folders))} has no run folders: say a folder that runs are in"
+        )
     left, bare = [], []
     for path in paths:
         run = _bare(path)
@@ -189,14 +203,21 @@ def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _bare(path: Path) -> Run | Left:
-    """A run by its config alone, called by its algorithms and its environment, or why it is none."""
+    """A run by its config alone, called by its algorithms and its environment, or why it is
+    none."""
     try:
         saved = files.read_json(path / runs.CONFIG, "a run folder")
         config, seed = planning.plain(saved), saved["settings"]["seed"]
         names = [one["algorithm"] for one in config["teams"].values()]
         for name in names:
             algorithms.find(name)
-        run = Run(path, "+".join(names if len(set(names)) > 1 else names[:1]), str(config["env"]), seed, config)
+        run = Run(
+            path,
+            "+".join(names if len(set(names)) > 1 else names[:1]),
+            str(config["env"]),
+            seed,
+            config,
+        )
         _task(run).update(_facts(run, False))
         return run if run.grid.size else Left(path, "it has no evaluations")
     except ShoalError as error:
@@ -206,7 +227,8 @@ def _bare(path: Path) -> Run | Left:
 
 
 def _labelled(bare: list[Run]) -> list[Run]:
-    """Environments by what makes them other tasks, then the algorithms of each by what makes them others."""
+    """Environments by what makes them other tasks, then the algorithms of each by what makes them
+    others."""
     where = labels([(run.env, _task(run)) for run in bare])
     bare = [replace(run, env=env) for run, env in zip(bare, where, strict=True)]
     told = []
@@ -221,7 +243,8 @@ def _labelled(bare: list[Run]) -> list[Run]:
 
 
 def _task(run: Run) -> dict[str, Any]:
-    """What makes another task of an environment: its options, and when and how a run is evaluated."""
+    """What makes another task of an environment: its options, and when and how a run is
+    evaluated."""
     options = {f"env.{name}": value for name, value in run.config["options"].items()}
     return options | {name: run.config["settings"][name] for name in planning.GRID}
 
@@ -231,7 +254,9 @@ def _facts(run: Run, uniform: bool) -> dict[str, Any]:
     teams, settings = run.config["teams"], run.config["settings"]
     facts = {name: settings[name] for name in PLAYED}
     for team, one in list(teams.items())[: 1 if uniform else None]:
-        facts |= {name if uniform else f"{team}.{name}": value for name, value in one["options"].items()}
+        facts |= {
+            name if uniform else f"{team}.{name}": value for name, value in one["options"].items()
+        }
     return facts
 
 
@@ -247,8 +272,15 @@ def _once(found: list[Run]) -> tuple[list[Run], list[Left]]:
     for run in sorted(found, key=lambda run: bool(run.failure)):
         places.setdefault((run.algorithm, run.env, run.seed), run)
     kept = list(places.values())
-    twins = [(run, places[run.algorithm, run.env, run.seed]) for run in found if all(run is not one for one in kept)]
-    left = [Left(run.path, f"it is the same run with the same seed as {twin.path}") for run, twin in twins]
+    twins = [
+        (run, places[run.algorithm, run.env, run.seed])
+        for run in found
+        if all(run is not one for one in kept)
+    ]
+    left = [
+        Left(run.path, f"it is the same run with the same seed as {twin.path}")
+        for run, twin in twins
+    ]
     return [run for run in found if any(run is one for one in kept)], left
 
 
@@ -258,13 +290,19 @@ def labels(named: list[tuple[str, dict[str, Any]]]) -> list[str]:
     for name in dict.fromkeys(name for name, _ in named):
         told[name] = _telling([options for other, options in named if other == name])
     return [
-        " ".join([name, *(f"{key}={planning.told(options[key])}" for key in told[name] if key in options)])
+        " ".join(
+            [
+                name,
+                *(f"{key}={planning.told(options[key])}" for key in told[name] if key in options),
+            ]
+        )
         for name, options in named
     ]
 
 
 def _telling(alike: list[dict[str, Any]]) -> list[str]:
-    """Options that tell all of these apart: all that differ if they are few, else as few as will do."""
+    """Options that tell all of these apart: all that differ if they are few, else as few as will
+    do."""
     rows = [{key: repr(value) for key, value in options.items()} for options in alike]
     keys = dict.fromkeys(key for row in rows for key in row)
     differ = [key for key in keys if len({row.get(key) for row in rows}) > 1]
@@ -332,7 +370,9 @@ def _scores(run: Run) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     lines = [line for line in lines if "evaluation/length" in line]
     names = {team: f"evaluation/{tag(team)}/return" for team in run.config["teams"]}
     scores = {team: [_number(line[name]) for line in lines] for team, name in names.items()}
-    return np.array([line["env_step"] for line in lines]), {team: np.array(rows) for team, rows in scores.items()}
+    return np.array([line["env_step"] for line in lines]), {
+        team: np.array(rows) for team, rows in scores.items()
+    }
 
 
 def _number(value: float | None) -> float:

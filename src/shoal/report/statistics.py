@@ -1,9 +1,11 @@
-"""Estimates from few runs, and how sure they are: interquartile means, profiles, probabilities of improvement.
+"""Estimates from few runs, and how sure they are: interquartile means, profiles, probabilities of
+improvement.
 
-Agarwal et al. 2021, "Deep reinforcement learning at the edge of the statistical precipice": every interval is a
-percentile interval of the stratified bootstrap. A stratum is the runs of one task, one score per seed along the last
-axis; runs are drawn again within their task, so that every task keeps its weight. `scipy.stats.bootstrap` does this,
-and bears tasks with different numbers of runs, as after a failure.
+Agarwal et al. 2021, "Deep reinforcement learning at the edge of the statistical precipice": every
+interval is a percentile interval of the stratified bootstrap. A stratum is the runs of one task,
+one score per seed along the last axis; runs are drawn again within their task, so that every task
+keeps its weight. `scipy.stats.bootstrap` does this, and bears tasks with different numbers of runs,
+as after a failure.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ def mean(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 def better(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
-    """How probably a run of the one beats a run of the other on the same task: the first half are the one's tasks."""
+    """How probably a run of the one beats a run of the other on the same task: the first half are
+    the one's tasks."""
     half = len(strata) // 2
     shares = [_beats(one, other) for one, other in zip(strata[:half], strata[half:], strict=True)]
     return np.mean(shares, axis=0)
@@ -53,7 +56,8 @@ def _beats(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def estimate(strata: Strata, statistic: Callable[..., np.ndarray] = iqm) -> Estimate:
-    """The statistic of all runs, and its interval. Equal runs give equal intervals: the draws are always the same."""
+    """The statistic of all runs, and its interval. Equal runs give equal intervals: the draws are
+    always the same."""
     from scipy.stats import bootstrap
 
     value = statistic(*strata)

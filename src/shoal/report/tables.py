@@ -1,4 +1,5 @@
-"""The rows of a study: one per run, per task and algorithm, and per algorithm over all tasks; as CSV and Markdown."""
+"""The rows of a study: one per run, per task and algorithm, and per algorithm over all tasks; as
+CSV and Markdown."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ SHOWN = 12  # runs that a remark names
 
 
 class Row(NamedTuple):
-    """An algorithm on a task. Scores are mean returns of one agent; deviations are between seeds."""
+    """An algorithm on a task. Scores are mean returns of one agent; deviations are between
+    seeds."""
 
     task: Task
     algorithm: str
@@ -73,9 +75,13 @@ def _row(study: Study, task: Task, algorithm: str) -> Row:
         return Row(task, algorithm, 0, failed, nothing, nothing, None, *[math.nan] * 3)
     scores = study.scores(task, algorithm)
     final, best = scores[:, -1], scores.max(1)
-    steps, seconds = (float(np.mean([getattr(run, name) for run in mine])) for name in ("steps", "seconds"))
+    steps, seconds = (
+        float(np.mean([getattr(run, name) for run in mine])) for name in ("steps", "seconds")
+    )
     speed = float(np.mean([run.steps / max(run.seconds, 1e-9) for run in mine]))
-    return Row(task, algorithm, len(mine), failed, final, best, estimate([final]), steps, seconds, speed)
+    return Row(
+        task, algorithm, len(mine), failed, final, best, estimate([final]), steps, seconds, speed
+    )
 
 
 def totals(study: Study) -> list[Total]:
@@ -105,7 +111,7 @@ def duels(study: Study) -> list[Duel]:
     return found
 
 
-# -- in words ---------------------------------------------------------------------------------------------------------
+# -- in words --------------------------------------------------------------------------------------
 
 HEAD = (
     "task",
@@ -154,7 +160,8 @@ def total_cells(total: Total) -> list[str]:
 
 
 def digits(study: Study, task: Task) -> int:
-    """Decimals that tell scores of a task apart: a thousandth of what lies between 0 and 1 of its scale."""
+    """Decimals that tell scores of a task apart: a thousandth of what lies between 0 and 1 of its
+    scale."""
     low, high = study.scale(task)
     span = abs(high - low)
     return min(max(round(3 - math.log10(span)), 0), 5) if math.isfinite(span) and span > 0 else 2
@@ -178,12 +185,16 @@ def spread(values: np.ndarray, places: int) -> str:
 
 
 def aligned(head: Iterable[str], lines: list[list[str]], text: int) -> str:
-    """A Markdown table that reads well as it is; the first `text` columns are words, the others numbers."""
+    """A Markdown table that reads well as it is; the first `text` columns are words, the others
+    numbers."""
     table = [list(head), *lines]
     widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
     rule = ["-" * width if i < text else "-" * (width - 1) + ":" for i, width in enumerate(widths)]
     padded = [
-        [_pad(cell, width, i < text) for i, (cell, width) in enumerate(zip(line, widths, strict=True))]
+        [
+            _pad(cell, width, i < text)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
         for line in table
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in [padded[0], rule, *padded[1:]])
@@ -209,13 +220,19 @@ def remarks(study: Study) -> list[str]:
         least = f"{min(seeds)} seed{'s' * (min(seeds) != 1)}"
         more = "One seed has no interval. " if 1 in seeds else ""
         told.append(
-            f"Few seeds: some rows have only {least}. {more}Intervals of fewer than {FEW} seeds are too narrow."
+            f"Few seeds: some rows have only {least}. {more}Intervals of fewer than {FEW} seeds"
+            f" are too narrow."
         )
     told += _reasons("Left out", [(str(path), why) for path, why in study.left])
-    told += _reasons("Not counted", [(f"{r.algorithm} on {r.env}, seed {r.seed}", r.failure) for r in study.failures])
+    told += _reasons(
+        "Not counted",
+        [(f"{r.algorithm} on {r.env}, seed {r.seed}", r.failure) for r in study.failures],
+    )
     if len(study.algorithms) > 1:
         apart = [(task.label, study.why_not(task)) for task in study.tasks]
-        told += _reasons("Not in the normalised scores", [(label, why) for label, why in apart if why])
+        told += _reasons(
+            "Not in the normalised scores", [(label, why) for label, why in apart if why]
+        )
     return told
 
 
@@ -233,7 +250,7 @@ def _some(cases: list[str]) -> str:
     return "; ".join([*cases[:SHOWN], *more])
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 def write(study: Study, folder: Path) -> None:
@@ -245,18 +262,53 @@ def write(study: Study, folder: Path) -> None:
 
 def _plain(study: Study) -> Iterator[list]:
     yield [
-        *("env", "team", "algorithm", "seeds", "failed", "final_mean", "final_std", "final_iqm", "iqm_low", "iqm_high"),
-        *("best_mean", "best_std", "random", "scale_0", "scale_1", "steps", "seconds", "steps_per_second"),
+        *(
+            "env",
+            "team",
+            "algorithm",
+            "seeds",
+            "failed",
+            "final_mean",
+            "final_std",
+            "final_iqm",
+            "iqm_low",
+            "iqm_high",
+        ),
+        *(
+            "best_mean",
+            "best_std",
+            "random",
+            "scale_0",
+            "scale_1",
+            "steps",
+            "seconds",
+            "steps_per_second",
+        ),
     ]
     for row in rows(study):
         who = [row.task.env, row.task.team, row.algorithm, row.seeds, row.failed]
         if row.iqm is None:
             yield [*who, *[""] * 13]
             continue
-        deviations = [float(each.std(ddof=1)) if row.seeds > 1 else None for each in (row.final, row.best)]
+        deviations = [
+            float(each.std(ddof=1)) if row.seeds > 1 else None for each in (row.final, row.best)
+        ]
         bounds = [None if bound is None else float(bound) for bound in (row.iqm.low, row.iqm.high)]
-        values = [float(row.final.mean()), deviations[0], float(row.iqm.value), *bounds, float(row.best.mean())]
-        values += [deviations[1], study.random(row.task), *study.scale(row.task), row.steps, row.seconds, row.speed]
+        values = [
+            float(row.final.mean()),
+            deviations[0],
+            float(row.iqm.value),
+            *bounds,
+            float(row.best.mean()),
+        ]
+        values += [
+            deviations[1],
+            study.random(row.task),
+            *study.scale(row.task),
+            row.steps,
+            row.seconds,
+            row.speed,
+        ]
         yield [*who, *("" if value is None else f"{value:.7g}" for value in values)]
 
 
@@ -269,7 +321,13 @@ def _episodes(study: Study, folder: Path) -> Iterator[list]:
             if head is None:
                 head = list(row)
                 yield ["run", "algorithm", "env", "seed", *head]
-            yield [_place(run, folder), run.algorithm, run.env, run.seed, *(row.get(name, "") for name in head)]
+            yield [
+                _place(run, folder),
+                run.algorithm,
+                run.env,
+                run.seed,
+                *(row.get(name, "") for name in head),
+            ]
 
 
 def _place(run: Run, folder: Path) -> str:

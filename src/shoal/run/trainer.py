@@ -49,7 +49,9 @@ def train(config: Config, quiet: bool = False, callbacks: Sequence[Callback] = (
     return Trainer(config, Console(quiet), callbacks).run()
 
 
-def resume(path: Path, quiet: bool = False, callbacks: Sequence[Callback] = (), trust: Trust = NOTHING) -> Result:
+def resume(
+    path: Path, quiet: bool = False, callbacks: Sequence[Callback] = (), trust: Trust = NOTHING
+) -> Result:
     """Go on with a run that was interrupted."""
     config = folder.config_of(path, trust)
     if folder.finished(path):
@@ -105,18 +107,26 @@ class Trainer:
         with folder.locked(path), self._held():
             if folder.unbegun(path):
                 return self._begin_anew(path)
-            state, about, wrong = checkpoint.newest(path, self.loop.template(self.config.settings.seed))
+            state, about, wrong = checkpoint.newest(
+                path, self.loop.template(self.config.settings.seed)
+            )
             for sentence in wrong:
                 self.display.say(f"{sentence}; using the one before")
             self._refuse_another(path, about)
             self.saved = steps = about["steps"]
             self.due = [step for step in self.due if step > steps]
-            self.display.say(f"resuming {path} at {steps:,} of {self.config.settings.steps:,} steps")
+            self.display.say(
+                f"resuming {path} at {steps:,} of {self.config.settings.steps:,} steps"
+            )
             if self.config.hosted:
-                self.display.say("its games begin new episodes, as an environment on the host cannot be saved")
+                self.display.say(
+                    "its games begin new episodes, as an environment on the host cannot be saved"
+                )
             with self.display.waiting("compiling the training program"):
                 self.state = self.loop.restored(state)
-                program = self.loop.compile(self.state, sizing.iterations(self.config, self._learners()))
+                program = self.loop.compile(
+                    self.state, sizing.iterations(self.config, self._learners())
+                )
             with Log(path, about["logs"], steps) as log:
                 folder.remove_results(path)
                 self._attend(path, log)
@@ -133,7 +143,8 @@ class Trainer:
         other = folder.difference(about.get("config"), self.config.to_json())
         if other:
             raise ShoalError(
-                f"{path / folder.CONFIG} says {other} as in its checkpoint: put it back, or begin another run with"
+                f"{path / folder.CONFIG} says {other} as in its checkpoint: put it back, or"
+                f" begin another run with"
                 f" shoal train {path / folder.CONFIG}"
             )
 
@@ -146,7 +157,9 @@ class Trainer:
 
     def _attend(self, path: Path, log: Log) -> None:
         """Begin to take notes."""
-        self.notes = RunMetrics(Run(path, self.config, log, self._learners, self.stop.ask), self.display, self.hooks)
+        self.notes = RunMetrics(
+            Run(path, self.config, log, self._learners, self.stop.ask), self.display, self.hooks
+        )
         self.best = BestPolicy(path, self.config)
 
     @property
@@ -172,7 +185,9 @@ class Trainer:
 
     def _to_the_end(self, program: Any) -> Result:
         """Train, save, evaluate."""
-        with contextlib.closing(checkpoint.CheckpointWriter(self.path, self.config.settings.keep)) as keeper:
+        with contextlib.closing(
+            checkpoint.CheckpointWriter(self.path, self.config.settings.keep)
+        ) as keeper:
             self._save(keeper)  # from here on nothing is lost
             self._train(program, keeper)
             self._save(keeper)
@@ -201,19 +216,25 @@ class Trainer:
 
     def _evaluator(self, players: dict, greedy: bool) -> Any:
         c, s = self.config, self.config.settings
-        return evaluator(c.game, players, s.eval_episodes, greedy, c.workers, s, self.alone, self.display.say)
+        return evaluator(
+            c.game, players, s.eval_episodes, greedy, c.workers, s, self.alone, self.display.say
+        )
 
     def _introduce(self, path: Path) -> None:
         s, c = self.config.settings, self.config
         device = f"{c.devices} {jax.devices()[0].platform} device{'s' * (c.devices > 1)}"
-        self.display.say(f"shoal {__version__}: {c.label} on {c.env}, seed {s.seed}, {device}, into {path}")
+        self.display.say(
+            f"shoal {__version__}: {c.label} on {c.env}, seed {s.seed}, {device}, into {path}"
+        )
         sizes = self.loop.sizes()
         for team, facts in folder.protocol(c)["teams"].items():
             agents = self.config.sides[team].n
             keeps = f", memory {sizing.readable(sizes[team])}" if sizes[team] > 1e6 else ""
             self.display.say(
-                f"team {team}: {agents} agent{'s' * (agents > 1)} play {c.algorithms[team].name}, reward"
-                f" {facts['reward']}, each step enters {facts['updates_per_step']:g} gradient update(s){keeps}"
+                f"team {team}: {agents} agent{'s' * (agents > 1)} play"
+                f" {c.algorithms[team].name}, reward"
+                f" {facts['reward']}, each step enters {facts['updates_per_step']:g} gradient"
+                f" update(s){keeps}"
             )
         sizing.check_memory(sum(sizes.values()), room(c.devices))
         nets = sum(np.size(leaf) * 4 for leaf in jax.tree.leaves(self.loop.learners(0)))
@@ -229,7 +250,9 @@ class Trainer:
             with self.display.waiting("compiling the training program"):
                 self.state = self.loop.init(self.config.settings.seed)
                 learners = self._learners()
-                compiled = pool.submit(self.loop.compile, self.state, sizing.iterations(self.config, learners))
+                compiled = pool.submit(
+                    self.loop.compile, self.state, sizing.iterations(self.config, learners)
+                )
                 before = self._evaluate(learners, 0, self._halted)
                 program = compiled.result()
         finally:
@@ -266,16 +289,23 @@ class Trainer:
             return self.notes.metrics(metrics, spent, broke if self.loop.faults else {})
         except Diverged as error:
             before = self.notes.history.points[0].played
-            raise Diverged(f"{error}: {cause(self.config, jax.device_get(self.state.views), before)}") from None
+            raise Diverged(
+                f"{error}: {cause(self.config, jax.device_get(self.state.views), before)}"
+            ) from None
 
     def _save(self, keeper: checkpoint.CheckpointWriter) -> None:
-        """A checkpoint, unless the last one is of this very step: it could not be replaced in one go."""
+        """A checkpoint, unless the last one is of this very step: it could not be replaced in one
+        go."""
         best, run = self.best.best, self.notes.run
         if self.saved == run.steps:
             return
         self._written(keeper)
         about = {"steps": run.steps, "seconds": run.seconds, "logs": run.log.marks()}
-        about |= {"best": best and best._asdict(), "config": self.config.to_json(), "protocol": self.protocol}
+        about |= {
+            "best": best and best._asdict(),
+            "config": self.config.to_json(),
+            "protocol": self.protocol,
+        }
         keeper.save(self.state, about, self.best.learners)
         self.saved = run.steps
 
@@ -290,7 +320,8 @@ class Trainer:
         return folder.protocol(self.config)
 
     def _look(self) -> None:
-        """An evaluation meanwhile: given up if the run is to end; one that cannot be played ends the run."""
+        """An evaluation meanwhile: given up if the run is to end; one that cannot be played ends
+        the run."""
         learners = self._learners()
         try:
             played = self._evaluate(learners, self.steps, self._halted)
@@ -322,7 +353,10 @@ class Trainer:
         """The last evaluation, the random level, the curve, the summary."""
         s, run = self.config.settings, self.notes.run
         random = self._last_looks(learners)
-        title, history = f"{self.config.label} on {self.config.env}, seed {s.seed}", self.notes.history
+        title, history = (
+            f"{self.config.label} on {self.config.env}, seed {s.seed}",
+            self.notes.history,
+        )
         curve.draw(run.path / folder.CURVE, title, history.points, history.training, random)
         result = Result(
             run.path,
@@ -340,7 +374,8 @@ class Trainer:
         return result
 
     def _last_looks(self, learners: dict) -> Episodes | None:
-        """The last evaluation, and how random play does; within GRACE seconds if somebody waits for the end."""
+        """The last evaluation, and how random play does; within GRACE seconds if somebody waits for
+        the end."""
         if self.stop.signal:
             self.display.say(f"stopping early at {self.steps:,} steps, as asked: all is saved")
         until = time.monotonic() + (GRACE if self.stop.hasty else float("inf"))
@@ -349,31 +384,50 @@ class Trainer:
             return time.monotonic() > until
 
         last = self.notes.history.points[-1].step
-        guessers = {team: algorithms.random_policy(spec) for team, spec in self.config.sides.items()}
+        guessers = {
+            team: algorithms.random_policy(spec) for team, spec in self.config.sides.items()
+        }
         try:
             if last < self.steps:  # it was not stopped at an evaluation
                 self._note_evaluation(self._evaluate(learners, self.steps, late), learners)
             with contextlib.closing(self._evaluator(guessers, False)) as chance:
-                return chance({team: () for team in guessers}, self.config.settings.seed, self.config.clock(0), late)
+                return chance(
+                    {team: () for team in guessers},
+                    self.config.settings.seed,
+                    self.config.clock(0),
+                    late,
+                )
         except Halted:
             last = self.notes.history.points[-1].step
-            self.display.say(f"evaluations are left out after {GRACE:g} s: scores are those at {last:,} steps")
+            self.display.say(
+                f"evaluations are left out after {GRACE:g} s: scores are those at {last:,} steps"
+            )
             return None
 
     def _conclude(self, result: Result) -> None:
         say = self.display.say
         say(
-            f"{result.steps:,} steps in {result.seconds:.1f} s: {result.steps / max(result.seconds, 1e-9):,.0f} steps/s"
+            f"{result.steps:,} steps in {result.seconds:.1f} s:"
+            f" {result.steps / max(result.seconds, 1e-9):,.0f} steps/s"
         )
         for team, score in result.scores.items():
             chance = f"random {result.random[team]:.2f}, " if result.random else ""
             say(f"team {team}: {chance}before {result.before[team]:.2f}, after {score:.2f}")
         if result.best:
             best = result.best
-            say(f"best: team {best.team} {best.score:.2f} after {best.steps:,} steps: {result.path / folder.BEST}")
+            say(
+                f"best: team {best.team} {best.score:.2f} after {best.steps:,} steps:"
+                f" {result.path / folder.BEST}"
+            )
         say(f"policy: {result.path / folder.POLICY}   curve: {result.path / folder.CURVE}")
         flag = needed(self.config.env, self.config.options)
         if result.stopped:
-            say(f"stopped before its {self.config.settings.steps:,} steps: shoal resume {result.path}{flag} goes on")
+            say(
+                f"stopped before its {self.config.settings.steps:,} steps: shoal resume"
+                f" {result.path}{flag} goes on"
+            )
         elif flag:
-            say(f"to play it again: shoal evaluate {result.path}{flag}, as the environment is one's own")
+            say(
+                f"to play it again: shoal evaluate {result.path}{flag}, as the environment is"
+                f" one's own"
+            )

@@ -14,7 +14,9 @@ from .policy_store import Best
 
 def judge(config: Config) -> str:
     """The team that decides: the one that was named, else the first that learns."""
-    learning = [team for team, algorithm in config.algorithms.items() if not isinstance(algorithm, Fixed)]
+    learning = [
+        team for team, algorithm in config.algorithms.items() if not isinstance(algorithm, Fixed)
+    ]
     return config.settings.best or next(iter([*learning, *config.algorithms]))
 
 
@@ -31,16 +33,22 @@ class BestPolicy:
         score = scores[self.team]
         if not math.isfinite(score) or (self.best and score <= self.best.score):
             return False
-        self.best, self.learners = Best(self.team, steps, score), policy_store.acting(self.config, learners)
+        self.best, self.learners = (
+            Best(self.team, steps, score),
+            policy_store.acting(self.config, learners),
+        )
         self._save()
         return True
 
     def restore(self, best: Best, learners: dict[str, Any]) -> None:
-        """As it was at the checkpoint that a run goes on from; the folder may be of later, or of the moment it died."""
+        """As it was at the checkpoint that a run goes on from; the folder may be of later, or of
+        the moment it died."""
         self.best, self.learners = best, learners
         if policy_store.best_of(self.run) != best:
             self._save()
 
     def _save(self) -> None:
         assert self.best
-        policy_store.save(self.run / folder.BEST, self.config, self.learners, self.best.steps, self.best)
+        policy_store.save(
+            self.run / folder.BEST, self.config, self.learners, self.best.steps, self.best
+        )

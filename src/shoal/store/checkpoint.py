@@ -1,8 +1,9 @@
-"""Checkpoints: a whole `TrainState` as arrays and JSON, all of it or nothing, and never trusted unread.
+"""Checkpoints: a whole `TrainState` as arrays and JSON, all of it or nothing, and never trusted
+unread.
 
-A checkpoint is a folder `checkpoints/<steps>` with the arrays (safetensors) and what else a run needs to go on (JSON,
-with the arrays' checksum). It is written beside its place, flushed to the disk, and only then given its name, so that
-whatever happens meanwhile the ones before stay whole.
+A checkpoint is a folder `checkpoints/<steps>` with the arrays (safetensors) and what else a run
+needs to go on (JSON, with the arrays' checksum). It is written beside its place, flushed to the
+disk, and only then given its name, so that whatever happens meanwhile the ones before stay whole.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from ..types import TrainState
 from . import folder as runs
 
 FOLDER, STATE, ABOUT = runs.CHECKPOINTS, "state.safetensors", "checkpoint.json"
-BEST = "best/"  # in front of the names of arrays that are not the state's, but the best policy's so far
+# in front of the names of arrays that are not the state's, but the best policy's so far
+BEST = "best/"
 FORMAT = 2
 
 
@@ -37,12 +39,21 @@ class CheckpointWriter:
         self.pool = ThreadPoolExecutor(1)
         self.writing: Future | None = None
 
-    def save(self, state: TrainState, about: dict[str, Any], best: dict[str, Any] | None = None) -> None:
+    def save(
+        self, state: TrainState, about: dict[str, Any], best: dict[str, Any] | None = None
+    ) -> None:
         """Training waits for the copy; the checkpoint before this must be settled.
 
-        `best` are the learners of the best policy so far: a run that is resumed must not take one it had later."""
-        copy = {name: np.array(leaf, order="C") for name, leaf in runs.named(jax.device_get(state)).items()}
-        copy |= {f"{BEST}{name}": np.array(leaf, order="C") for name, leaf in runs.named(best or {}).items()}
+        `best` are the learners of the best policy so far: a run that is resumed must not take one
+        it had later."""
+        copy = {
+            name: np.array(leaf, order="C")
+            for name, leaf in runs.named(jax.device_get(state)).items()
+        }
+        copy |= {
+            f"{BEST}{name}": np.array(leaf, order="C")
+            for name, leaf in runs.named(best or {}).items()
+        }
         self.writing = self.pool.submit(write, self.run, copy, about, self.keep)
 
     @property
@@ -51,7 +62,8 @@ class CheckpointWriter:
         return self.writing is None or self.writing.done()
 
     def settle(self) -> Path | None:
-        """Wait until all is on the disk; the checkpoint written since it was last asked, if there is one."""
+        """Wait until all is on the disk; the checkpoint written since it was last asked, if there
+        is one."""
         writing, self.writing = self.writing, None
         return writing.result() if writing else None
 
@@ -81,7 +93,9 @@ def write(run: Path, arrays: dict[str, np.ndarray], about: dict[str, Any], keep:
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         why = error.strerror or error
-        raise ShoalError(f"a checkpoint cannot be written to {there.parent} ({why}); those before it stay") from None
+        raise ShoalError(
+            f"a checkpoint cannot be written to {there.parent} ({why}); those before it stay"
+        ) from None
     for old in list(places(run))[keep:]:
         shutil.rmtree(old, ignore_errors=True)
     return there
@@ -100,7 +114,8 @@ def places(run: Path) -> Iterator[Path]:
 
 
 def newest(run: Path, like: TrainState) -> tuple[TrainState, dict[str, Any], list[str]]:
-    """The newest that is whole, with arrays as in `like`; what was said beside it; what is wrong with newer ones."""
+    """The newest that is whole, with arrays as in `like`; what was said beside it; what is wrong
+    with newer ones."""
     wrong: list[str] = []
     for place in places(run):
         try:
@@ -114,13 +129,19 @@ def newest(run: Path, like: TrainState) -> tuple[TrainState, dict[str, Any], lis
 def read(place: Path, like: TrainState) -> tuple[TrainState, dict[str, Any]]:
     """One checkpoint, if every byte of it is as it was written and it fits."""
     about, leaves = opened(place)
-    return _fitted(place, like, {name: leaf for name, leaf in leaves.items() if not name.startswith(BEST)}), about
+    return _fitted(
+        place, like, {name: leaf for name, leaf in leaves.items() if not name.startswith(BEST)}
+    ), about
 
 
 def best(place: Path, like: dict[str, Any]) -> dict[str, Any]:
     """The learners of the best policy there was when it was written."""
     leaves = opened(place)[1]
-    return _fitted(place, like, {name[len(BEST) :]: leaf for name, leaf in leaves.items() if name.startswith(BEST)})
+    return _fitted(
+        place,
+        like,
+        {name[len(BEST) :]: leaf for name, leaf in leaves.items() if name.startswith(BEST)},
+    )
 
 
 def opened(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -139,7 +160,8 @@ def opened(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise ShoalError(f"the checkpoint {place} is damaged: its checksum does not fit")
     try:
         return about, runs.renamed(load(blob))
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:  # or a kind of number that numpy has not
+    # or a kind of number that numpy has not
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ShoalError(f"the checkpoint {place} cannot be read: {error}") from None
 
 

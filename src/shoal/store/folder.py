@@ -39,7 +39,8 @@ CURVE, POLICY, BEST, TENSORBOARD = "curve.png", "policy", "best", "tensorboard"
 
 
 def plan(config: Config) -> Path:
-    """Where the run will go; refuses a place that is taken or cannot be written to, without touching it."""
+    """Where the run will go; refuses a place that is taken or cannot be written to, without
+    touching it."""
     s = config.settings
     stamp = time.strftime("%Y%m%d-%H%M%S")
     which = s.seed if s.seeds == 1 else "seeds"
@@ -49,17 +50,24 @@ def plan(config: Config) -> Path:
         path.exists()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", "") or error
-        raise ShoalError(f"the run folder cannot be made ({why}): choose another name or out") from None
+        raise ShoalError(
+            f"the run folder cannot be made ({why}): choose another name or out"
+        ) from None
     if path.exists() and s.name:
         flag = needed(config.env, config.options)
         go_on = f", or go on with shoal resume {path}{flag}" if _interrupted(path) else ""
-        raise ShoalError(f"{path} exists already and is never overwritten: choose another name or out{go_on}")
+        raise ShoalError(
+            f"{path} exists already and is never overwritten: choose another name or out{go_on}"
+        )
     again = 2
     while path.exists():
         path, again = path.with_name(f"{name}-{again}"), again + 1
     there = next(parent for parent in path.absolute().parents if parent.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise ShoalError(f"the run folder {path} cannot be made, as {there} cannot be written to: choose another out")
+        raise ShoalError(
+            f"the run folder {path} cannot be made, as {there} cannot be written"
+            f" to: choose another out"
+        )
     return path
 
 
@@ -67,7 +75,8 @@ def plan(config: Config) -> Path:
 def claimed(config: Config) -> Iterator[Path]:
     """Where the run will go, and nobody else's as long as this lasts: compiling takes a while.
 
-    The folder itself is made once there is something to write; nothing stays behind if there never is."""
+    The folder itself is made once there is something to write; nothing stays behind if there never
+    is."""
     first = path = plan(config)
     missing, again = [parent for parent in path.parents if not parent.exists()], 2
     with contextlib.ExitStack() as claims:
@@ -76,10 +85,14 @@ def claimed(config: Config) -> Iterator[Path]:
             claims.callback(_remove_empty, missing)
             while not _claim(path, claims):
                 if config.settings.name:
-                    raise ShoalError(f"{path} is being made by another process: choose another name or out")
+                    raise ShoalError(
+                        f"{path} is being made by another process: choose another name or out"
+                    )
                 path, again = first.with_name(f"{first.name}-{again}"), again + 1
         except OSError as error:
-            raise ShoalError(f"the run folder {path} cannot be made ({error.strerror}): choose another out") from None
+            raise ShoalError(
+                f"the run folder {path} cannot be made ({error.strerror}): choose another out"
+            ) from None
         yield path
 
 
@@ -92,7 +105,11 @@ def _claim(path: Path, claims: contextlib.ExitStack) -> bool:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        if path.exists() or not sign.exists() or sign.stat().st_ino != os.fstat(file.fileno()).st_ino:
+        if (
+            path.exists()
+            or not sign.exists()
+            or sign.stat().st_ino != os.fstat(file.fileno()).st_ino
+        ):
             return False  # whoever had the name has made the folder, or has just given it up
         mine.callback(sign.unlink, missing_ok=True)
         claims.enter_context(mine.pop_all())
@@ -118,7 +135,9 @@ def create(path: Path, config: Config) -> None:
     try:
         path.mkdir(parents=True, exist_ok=False)
     except OSError as error:
-        raise ShoalError(f"the run folder {path} cannot be made ({error.strerror}): choose another out") from None
+        raise ShoalError(
+            f"the run folder {path} cannot be made ({error.strerror}): choose another out"
+        ) from None
     write_json(path / CONFIG, config.to_json() | {"protocol": protocol(config)})
 
 
@@ -135,7 +154,9 @@ def protocol(config: Config) -> dict[str, Any]:
         },
         "device": jax.devices()[0].device_kind,
         "devices": config.devices,
-        "teams": {team: algorithm.protocol(config.share) for team, algorithm in config.algorithms.items()},
+        "teams": {
+            team: algorithm.protocol(config.share) for team, algorithm in config.algorithms.items()
+        },
         "evaluation": {
             "actions": "greedy" if s.greedy else "sampled",
             "episodes": s.eval_episodes,
@@ -147,11 +168,15 @@ def protocol(config: Config) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """One process at a time; whoever dies lets go. A folder whose files lie elsewhere is not written to."""
+    """One process at a time; whoever dies lets go. A folder whose files lie elsewhere is not
+    written to."""
     for link in (inner for inner in path.rglob("*") if inner.is_symlink()):
-        theirs = THEIRS in link.relative_to(path).parts[:-1]  # a package of others makes links of its own there
+        # a package of others makes links of its own there
+        theirs = THEIRS in link.relative_to(path).parts[:-1]
         if not theirs and not link.resolve().is_relative_to(path.resolve()):
-            raise ShoalError(f"{link} is a link that leads out of {path}: put what it leads to in its place")
+            raise ShoalError(
+                f"{link} is a link that leads out of {path}: put what it leads to in its place"
+            )
     with (path / LOCK).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -184,7 +209,8 @@ def emptied(path: Path) -> None:
 
 
 def difference(saved: Any, now: Any, name: str = "") -> str:
-    """The first thing in which two configs differ that both have and that decides what is learnt, in words."""
+    """The first thing in which two configs differ that both have and that decides what is learnt,
+    in words."""
     if isinstance(saved, dict) and isinstance(now, dict):
         both = (key for key in saved if key in now and key not in UNDECIDED)
         return next(filter(None, (difference(saved[key], now[key], key) for key in both)), "")
@@ -197,7 +223,9 @@ def no_run(path: Path, what: str) -> ShoalError:
         return ShoalError(f"there is no folder {path}")
     inside = sorted(path.glob(f"*/{CONFIG}")) if path.is_dir() else []
     if inside:
-        return ShoalError(f"{path} is a folder of runs: take one of them, such as {inside[0].parent}")
+        return ShoalError(
+            f"{path} is a folder of runs: take one of them, such as {inside[0].parent}"
+        )
     return ShoalError(f"{path} is not {what}: it has no {CONFIG}")
 
 
@@ -229,7 +257,8 @@ def named(tree: Any) -> dict[str, Any]:
 
 
 def renamed(leaves: dict[str, Any]) -> dict[str, Any]:
-    """Leaves as they are called today: 0.1.0 kept the mean square of the returns where their variance now is."""
+    """Leaves as they are called today: 0.1.0 kept the mean square of the returns where their
+    variance now is."""
     new = dict(leaves)
     for name in [name for name in leaves if name.endswith("scale/square")]:
         stem, square = name.removesuffix("square"), np.asarray(new.pop(name), np.float64)
@@ -247,5 +276,7 @@ def last_words(path: Path) -> str:
     """The last line a run said."""
     with contextlib.suppress(OSError):
         lines = console(path).read_text(errors="replace").split("\n")
-        return next((line.strip().removeprefix("shoal: ") for line in reversed(lines) if line.strip()), "")
+        return next(
+            (line.strip().removeprefix("shoal: ") for line in reversed(lines) if line.strip()), ""
+        )
     return ""

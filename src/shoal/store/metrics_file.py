@@ -29,7 +29,8 @@ COLUMNS = ("env_step", "episode", "team", "agent", "return", "length")
 
 
 def tag(name: str) -> str:
-    """A team's or an agent's name inside a metric's: without a slash, and never one of our own first words."""
+    """A team's or an agent's name inside a metric's: without a slash, and never one of our own
+    first words."""
     plain = name.replace("%", "%25").replace("/", "%2F")
     return f"%{plain}" if plain in OURS else plain
 
@@ -47,7 +48,8 @@ def read(run: Path, teams: dict[str, Spec]) -> History:
     lines = [json.loads(line) for line in (run / folder.METRICS).read_text().splitlines()]
     returns = {team: f"{tag(team)}/return" for team in teams}
     training = [
-        (line["env_step"], {team: line[name] for team, name in returns.items() if name in line}) for line in lines
+        (line["env_step"], {team: line[name] for team, name in returns.items() if name in line})
+        for line in lines
     ]
     with (run / folder.EPISODES).open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -56,7 +58,9 @@ def read(run: Path, teams: dict[str, Spec]) -> History:
     for line in looks:
         mine = [row for row in rows if int(row["env_step"]) == line["env_step"]]
         points.append(Point(line["env_step"], line["seconds"], _episodes(mine, teams)))
-    before = {team: line[f"evaluation/{name}"] for line in looks[:1] for team, name in returns.items()}
+    before = {
+        team: line[f"evaluation/{name}"] for line in looks[:1] for team, name in returns.items()
+    }
     return History(points, [(step, returns) for step, returns in training if returns], before)
 
 
@@ -66,4 +70,7 @@ def _episodes(rows: list[dict[str, str]], teams: dict[str, Spec]) -> Episodes:
         mine = [float(row["return"]) for row in rows if row["team"] == team]
         returns[team] = np.array(mine).reshape(-1, spec.n)
     first = next((team, spec.agents[0]) for team, spec in teams.items())
-    return Episodes(returns, np.array([int(row["length"]) for row in rows if (row["team"], row["agent"]) == first]))
+    return Episodes(
+        returns,
+        np.array([int(row["length"]) for row in rows if (row["team"], row["agent"]) == first]),
+    )

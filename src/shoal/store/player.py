@@ -29,7 +29,8 @@ Masks = Mapping[str, Any]  # by agent
 
 
 class Player:
-    """The policies of a run, playing one game or several side by side. It remembers what agents carry between steps."""
+    """The policies of a run, playing one game or several side by side. It remembers what agents
+    carry between steps."""
 
     def __init__(
         self,
@@ -43,10 +44,15 @@ class Player:
         self.config, self.learners, self.steps, self.seed = config, learners, steps, seed
         self.instead = instead or {}  # who took a team's place
         self.algorithms, self.teams = config.algorithms | self.instead, config.sides
-        self.agents = tuple(agents) or tuple(agent for spec in self.teams.values() for agent in spec.agents)
+        self.agents = tuple(agents) or tuple(
+            agent for spec in self.teams.values() for agent in spec.agents
+        )
         self.clock = config.clock(steps)
         self.key = jax.random.key(seed)
-        self._acts = {team: jax.jit(algorithm.act, static_argnums=5) for team, algorithm in self.algorithms.items()}
+        self._acts = {
+            team: jax.jit(algorithm.act, static_argnums=5)
+            for team, algorithm in self.algorithms.items()
+        }
         self.reset()
 
     def __repr__(self) -> str:
@@ -55,60 +61,88 @@ class Player:
         return f"<Player of {self.config.env}: {players}, trained for {self.steps:,} steps>"
 
     def reset(self, rows: Any = None) -> None:
-        """New episodes begin, in all games or in these `rows` (numbers or a mask): forget the ones before."""
+        """New episodes begin, in all games or in these `rows` (numbers or a mask): forget the ones
+        before."""
         if rows is None:
             self.games, self.carries, self.first = 0, {}, {}
             return
         try:
             for first in self.first.values():
-                first[np.asarray(rows, None if np.size(rows) else int)] = True  # an empty list would be of floats
+                # an empty list would be of floats
+                first[np.asarray(rows, None if np.size(rows) else int)] = True
         except (IndexError, ValueError):
             games = self.games
-            raise ShoalError(f"rows must be numbers of games below {games}, or a mask of all {games} games") from None
+            raise ShoalError(
+                f"rows must be numbers of games below {games}, or a mask of all {games} games"
+            ) from None
 
     def act(
-        self, observations: Masks, legal: Masks | None = None, greedy: bool = True, alive: Masks | None = None
+        self,
+        observations: Masks,
+        legal: Masks | None = None,
+        greedy: bool = True,
+        alive: Masks | None = None,
     ) -> dict[str, Any]:
-        """An action for every agent that observes something: `[obs]` of one game, or `[B,obs]` of B side by side.
+        """An action for every agent that observes something: `[obs]` of one game, or `[B,obs]` of B
+        side by side.
 
-        By agent, `legal` may mask actions, `[A]` or `[B,A]`, and `alive [B]` say in which of the games it is there.
+        By agent, `legal` may mask actions, `[A]` or `[B,A]`, and `alive [B]` say in which of the
+        games it is there.
         """
         for name, given in {"observations": observations, "legal": legal, "alive": alive}.items():
             self._named(name, {} if given is None else given)
-        sizes = {agent: size for spec in self.teams.values() for agent, size in _sizes(spec).items()}
+        sizes = {
+            agent: size for spec in self.teams.values() for agent, size in _sizes(spec).items()
+        }
         shapes = {spec.pixels for spec in self.teams.values() if spec.pixels}
-        seen = {agent: _rows(agent, value, sizes[agent], shapes) for agent, value in observations.items()}
+        seen = {
+            agent: _rows(agent, value, sizes[agent], shapes)
+            for agent, value in observations.items()
+        }
         batched = self._count(seen)
-        own, views = {}, {}  # of all teams before any decides: nobody remembers a call that is refused
+        # of all teams before any decides: nobody remembers a call that is refused
+        own, views = {}, {}
         for team, spec in self.teams.items():
             own[team] = {agent: rows for agent, (rows, _) in seen.items() if agent in spec.agents}
             if own[team]:
                 views[team] = _view(spec, own[team], legal or {}, alive or {}, self.games)
         actions = {}
         for team, view in views.items():
-            actions |= _by_agent(self.teams[team], self._decide(team, view, greedy), own[team], batched)
+            actions |= _by_agent(
+                self.teams[team], self._decide(team, view, greedy), own[team], batched
+            )
         return actions
 
     def _named(self, name: str, given: Any) -> None:
         """Refuse what is not by agent, or by agents that it does not play."""
         if not isinstance(given, Mapping):
-            raise ShoalError(f"{name} must be a dictionary by agent, such as {{{self.agents[0]!r}: ...}}")
+            raise ShoalError(
+                f"{name} must be a dictionary by agent, such as {{{self.agents[0]!r}: ...}}"
+            )
         for agent in given:
             if agent not in self.agents:
                 hint, known = nearest(str(agent), self.agents), ", ".join(self.agents)
                 raise ShoalError(f"there is no agent {agent!r}{hint}: this policy plays {known}")
 
     def _count(self, seen: dict[str, tuple[np.ndarray, bool]]) -> bool:
-        """Hold the number of games to what it was, if anything of them is remembered; whether they come as a batch."""
+        """Hold the number of games to what it was, if anything of them is remembered; whether they
+        come as a batch."""
         counts = {(len(rows), batched) for rows, batched in seen.values()}
         if len(counts) > 1:
-            raise ShoalError("observations must be of one game or of the same number of games for every agent")
+            raise ShoalError(
+                "observations must be of one game or of the same number of games for every agent"
+            )
         games, batched = next(iter(counts), (self.games, False))
         if seen and not games:
-            raise ShoalError("these are observations of no game at all: leave the agents out that see nothing")
+            raise ShoalError(
+                "these are observations of no game at all: leave the agents out that see nothing"
+            )
         remembered = any(leaf.size for leaf in jax.tree.leaves(self.carries))
         if remembered and games != self.games:
-            raise ShoalError(f"these are observations of {games} games, the last were of {self.games}: reset() first")
+            raise ShoalError(
+                f"these are observations of {games} games, the last were of"
+                f" {self.games}: reset() first"
+            )
         if games != self.games:
             self.reset()
         self.games = games
@@ -135,35 +169,47 @@ class Player:
         return self._only(self.teams[name].agents)
 
     def agent(self, name: str) -> Player:
-        """One agent's policy alone, with its own number and parameters: it needs nobody else's observations."""
+        """One agent's policy alone, with its own number and parameters: it needs nobody else's
+        observations."""
         for team, spec in self.teams.items():
             if name in spec.agents:
                 if spec.n > 1 and self.algorithms[team].sees_mates:
                     kind = self.algorithms[team].name
-                    raise ShoalError(f"{kind}'s agents see what their team just did: take team({team!r}) instead")
+                    raise ShoalError(
+                        f"{kind}'s agents see what their team just did: take team({team!r}) instead"
+                    )
                 return self._only((name,))
-        raise ShoalError(f"there is no agent {name!r}{nearest(name, self.agents)}: there are {', '.join(self.agents)}")
+        raise ShoalError(
+            f"there is no agent {name!r}{nearest(name, self.agents)}: there are"
+            f" {', '.join(self.agents)}"
+        )
 
     def _only(self, agents: tuple[str, ...]) -> Player:
         return Player(self.config, self.learners, self.steps, self.seed, agents, self.instead)
 
     def warm(self, games: int | None = None, greedy: bool = True) -> Player:
-        """Compile now what the first `act` of one game, or of a batch of so many, would wait for; the same player."""
+        """Compile now what the first `act` of one game, or of a batch of so many, would wait for;
+        the same player."""
         remembered = self.games, self.carries, self.first, self.key
         self.reset()
         rows = () if games is None else (games,)
-        sizes = {agent: size for spec in self.teams.values() for agent, size in _sizes(spec).items()}
+        sizes = {
+            agent: size for spec in self.teams.values() for agent, size in _sizes(spec).items()
+        }
         self.act({agent: np.zeros((*rows, sizes[agent])) for agent in self.agents}, greedy=greedy)
         self.games, self.carries, self.first, self.key = remembered
         return self
 
     def save(self, path: str | Path) -> Path:
-        """A policy folder of these agents, for `load`; only what acts is in it. One that is there is replaced."""
+        """A policy folder of these agents, for `load`; only what acts is in it. One that is there
+        is replaced."""
         path = Path(path)
         if path.exists() and not (path / policy_store.ABOUT).is_file():
             raise ShoalError(f"{path} exists already and is no policy: choose another place")
         if self.instead:
-            raise ShoalError(f"others play for {', '.join(self.instead)} here: save the player as it was loaded")
+            raise ShoalError(
+                f"others play for {', '.join(self.instead)} here: save the player as it was loaded"
+            )
         everyone = [agent for spec in self.teams.values() for agent in spec.agents]
         agents = () if list(self.agents) == everyone else self.agents
         policy_store.save(path, self.config, self._playing(), self.steps, agents=agents)
@@ -173,7 +219,10 @@ class Player:
         """Refuse to play whole games where somebody is missing."""
         missing = [team for team in self.teams if team not in self.learners]
         if missing:
-            raise ShoalError(f"nobody plays for {', '.join(missing)}: this policy is of {', '.join(self.agents)} alone")
+            raise ShoalError(
+                f"nobody plays for {', '.join(missing)}: this policy is of"
+                f" {', '.join(self.agents)} alone"
+            )
 
     def _playing(self) -> dict[str, Any]:
         """The learners of teams that it plays for."""
@@ -181,23 +230,40 @@ class Player:
         return {team: self.learners[team] for team in ours}
 
     def __reduce__(self) -> tuple:
-        """To be copied to other processes, with what it remembers; programs are compiled anew there."""
+        """To be copied to other processes, with what it remembers; programs are compiled anew
+        there."""
         instead = {team: (one.name, one.config, one.origin()) for team, one in self.instead.items()}
-        memory = (self.games, jax.device_get(self.carries), self.first, jax.random.key_data(self.key))
-        what = (self.config.to_json(), self.config.trust, jax.device_get(self.learners), self.steps, self.seed)
+        memory = (
+            self.games,
+            jax.device_get(self.carries),
+            self.first,
+            jax.random.key_data(self.key),
+        )
+        what = (
+            self.config.to_json(),
+            self.config.trust,
+            jax.device_get(self.learners),
+            self.steps,
+            self.seed,
+        )
         return _copied, (*what, self.agents, instead, jax.device_get(memory))
 
     def against(self, teams: Mapping[str, str | tuple[str, dict[str, Any]]]) -> Player:
-        """The same player, but for teams whose place another takes: `against({"agent": "frozen:runs/x"})`."""
+        """The same player, but for teams whose place another takes: `against({"agent":
+        "frozen:runs/x"})`."""
         made, learners, instead = dict(self.algorithms), dict(self.learners), dict(self.instead)
         for team, one in teams.items():
             kind, options = algorithms.parse_algorithm(one if isinstance(one, str) else one[0])
             options |= {} if isinstance(one, str) else one[1]
             if team not in self.teams:
                 hint, sides = nearest(team, self.teams), ", ".join(self.teams)
-                raise ShoalError(f"{self.config.env} has no team {team!r}{hint}: its teams are {sides}")
+                raise ShoalError(
+                    f"{self.config.env} has no team {team!r}{hint}: its teams are {sides}"
+                )
             if kind not in algorithms.FIXED:
-                raise ShoalError(f"{kind.name} must be trained before it can play: take random or frozen:<run>")
+                raise ShoalError(
+                    f"{kind.name} must be trained before it can play: take random or frozen:<run>"
+                )
             made[team] = kind(fill(kind.Config, options, kind.name), self.teams[team])
             made[team].join(team, made, 1, None)
             learners[team] = made[team].init(np.random.default_rng(0))
@@ -216,8 +282,9 @@ class Player:
 
 
 def load(run: str | Path, best: bool = False, seed: int = 0, trust: bool = False) -> Player:
-    """The policies a run ended with, or its `best`; or those in a policy folder or a checkpoint. `seed` decides what
-    is drawn where actions are sampled; `trust` lets `evaluate` play an environment of somebody's own."""
+    """The policies a run ended with, or its `best`; or those in a policy folder or a checkpoint.
+    `seed` decides what is drawn where actions are sampled; `trust` lets `evaluate` play an
+    environment of somebody's own."""
     setup()
     config, learners, steps, agents = policy_store.load(Path(run), best, trusted(trust))
     return Player(config, learners, steps, seed, agents)
@@ -235,7 +302,10 @@ def _copied(
 ) -> Player:
     """What `Player.__reduce__` took apart."""
     whole = Config.of_policy(config, trust)
-    made = {team: algorithms.find(name)(own, whole.sides[team]) for team, (name, own, _) in instead.items()}
+    made = {
+        team: algorithms.find(name)(own, whole.sides[team])
+        for team, (name, own, _) in instead.items()
+    }
     for team, (_, _, origin) in instead.items():
         made[team].join(team, whole.algorithms | made, 1, origin)
     player = Player(whole, learners, steps, seed, agents, made)
@@ -245,29 +315,39 @@ def _copied(
 
 
 def outcomes(played: Episodes) -> dict[str, dict[str, float]]:
-    """The shares of episodes that each of two teams won (earned more than the other), drew and lost."""
+    """The shares of episodes that each of two teams won (earned more than the other), drew and
+    lost."""
     if len(played.returns) != 2:
         return {}
     one, other = played.returns
     margin = played.returns[one].mean(1) - played.returns[other].mean(1)
     shares = [float(np.mean(outcome)) for outcome in (margin > 0, margin == 0, margin < 0)]
     words = ("win", "draw", "loss")
-    return {one: dict(zip(words, shares, strict=True)), other: dict(zip(words, shares[::-1], strict=True))}
+    return {
+        one: dict(zip(words, shares, strict=True)),
+        other: dict(zip(words, shares[::-1], strict=True)),
+    }
 
 
-def _rows(agent: str, observation: Any, size: int, images: set[tuple[int, ...]]) -> tuple[np.ndarray, bool]:
+def _rows(
+    agent: str, observation: Any, size: int, images: set[tuple[int, ...]]
+) -> tuple[np.ndarray, bool]:
     """`[B,size]` of what an agent observes, and whether it came as a batch."""
     try:
         seen = np.asarray(observation, np.float32)
     except (TypeError, ValueError):
-        raise ShoalError(f"{agent}'s observation must be an array of numbers; its mask goes into `legal`") from None
+        raise ShoalError(
+            f"{agent}'s observation must be an array of numbers; its mask goes into `legal`"
+        ) from None
     wrong = seen[~np.isfinite(seen)]
     if wrong.size:
         raise ShoalError(f"{agent} observes {wrong[0]:g}: observations must be finite numbers")
     if seen.ndim > 1 and math.prod(seen.shape[1:]) == size and seen.shape not in images:
         return seen.reshape(-1, size), True
     if seen.size != size:
-        raise ShoalError(f"{agent} observes {size} numbers, not {seen.shape[-1] if seen.ndim else 1}")
+        raise ShoalError(
+            f"{agent} observes {size} numbers, not {seen.shape[-1] if seen.ndim else 1}"
+        )
     return seen.reshape(1, size), False
 
 
@@ -281,11 +361,15 @@ def _view(spec: Spec, seen: dict[str, np.ndarray], legal: Masks, alive: Masks, g
             obs[:, i, : seen[agent].shape[1]] = seen[agent]
             there = np.asarray(alive.get(agent, True), bool)
             if there.shape not in ((), (games,)):
-                raise ShoalError(f"alive must say of {agent} in each of the {games} games whether it is there")
+                raise ShoalError(
+                    f"alive must say of {agent} in each of the {games} games whether it is there"
+                )
             here[:, i] = there
         mask = np.asarray(legal.get(agent, np.ones(_actions(spec, i))), bool)
         if mask.shape not in ((_actions(spec, i),), (games, _actions(spec, i))):
-            raise ShoalError(f"{agent} has {_actions(spec, i)} actions: its mask must say of each if it is legal")
+            raise ShoalError(
+                f"{agent} has {_actions(spec, i)} actions: its mask must say of each if it is legal"
+            )
         allowed[:, i, : _actions(spec, i)] = mask
         if isinstance(spec.action, Discrete) and (here[:, i] & ~allowed[:, i].any(-1)).any():
             raise ShoalError(f"{agent} is alive and has no legal action: its mask must allow one")
@@ -304,10 +388,15 @@ def _actions(spec: Spec, i: int) -> int:
     return spec.action_sizes[i] if spec.action_sizes else spec.action.size
 
 
-def _by_agent(spec: Spec, action: np.ndarray, seen: dict[str, Any], batched: bool) -> dict[str, Any]:
-    """Each present agent's action as its environment takes it: an int or a vector of its own size; rows of a batch."""
+def _by_agent(
+    spec: Spec, action: np.ndarray, seen: dict[str, Any], batched: bool
+) -> dict[str, Any]:
+    """Each present agent's action as its environment takes it: an int or a vector of its own size;
+    rows of a batch."""
     places = {agent: i for i, agent in enumerate(spec.agents) if agent in seen}
     if isinstance(spec.action, Discrete):
-        return {agent: action[:, i] if batched else int(action[0, i]) for agent, i in places.items()}
+        return {
+            agent: action[:, i] if batched else int(action[0, i]) for agent, i in places.items()
+        }
     rows = {agent: action[:, i, : _actions(spec, i)] for agent, i in places.items()}
     return rows if batched else {agent: row[0] for agent, row in rows.items()}

@@ -1,7 +1,8 @@
-"""Policies on the disk: what acts of every team's learner and how to rebuild it, as arrays and JSON that run nothing
-when read.
+"""Policies on the disk: what acts of every team's learner and how to rebuild it, as arrays and JSON
+that run nothing when read.
 
-A policy folder is `policy/` (what a run ended with), `best/` (what it evaluated best) or a checkpoint.
+A policy folder is `policy/` (what a run ended with), `best/` (what it evaluated best) or a
+checkpoint.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Saved(NamedTuple):
     """A policy as it was read."""
 
     config: Config
-    learners: dict[str, Any]  # what acts of them; of some teams alone if only some agents were saved
+    # what acts of them; of some teams alone if only some agents were saved
+    learners: dict[str, Any]
     steps: int  # it was trained for
     agents: tuple[str, ...] = ()  # those alone; empty for all
 
@@ -58,12 +60,17 @@ def save(
     best: Best | None = None,
     agents: tuple[str, ...] = (),
 ) -> None:
-    """Write the folder, in one go; of `best` it is also said which evaluation it was, of some agents who they are."""
+    """Write the folder, in one go; of `best` it is also said which evaluation it was, of some
+    agents who they are."""
     from safetensors.numpy import save as as_bytes
 
     leaves = folder.named(acting(config, learners))
     blob = as_bytes({name: np.array(leaf, order="C") for name, leaf in leaves.items()})
-    about = {"steps": steps} | (best._asdict() if best else {}) | ({"agents": list(agents)} if agents else {})
+    about = (
+        {"steps": steps}
+        | (best._asdict() if best else {})
+        | ({"agents": list(agents)} if agents else {})
+    )
     about |= {"sha256": hashlib.sha256(blob).hexdigest(), "config": config.to_json()}
     temporary, before = _temporary(place), _before(place)
     for leftover in (temporary, before):
@@ -78,7 +85,9 @@ def save(
             os.replace(place, before)
         os.replace(temporary, place)
     except OSError as error:
-        raise ShoalError(f"the policy cannot be written to {place} ({error.strerror or error})") from None
+        raise ShoalError(
+            f"the policy cannot be written to {place} ({error.strerror or error})"
+        ) from None
     shutil.rmtree(before, ignore_errors=True)
 
 
@@ -96,10 +105,17 @@ def load(path: Path, best: bool = False, trust: Trust = NOTHING) -> Saved:
 
     No environment is opened for it; `trust` is for who plays it later."""
     if best and any((path / name).is_file() for name in (checkpoint.ABOUT, ABOUT)):
-        raise ShoalError(f"{path} is a policy or a checkpoint, but only a run has a best policy: load the run's folder")
+        raise ShoalError(
+            f"{path} is a policy or a checkpoint, but only a run has a best"
+            f" policy: load the run's folder"
+        )
     if (path / checkpoint.ABOUT).is_file():
         about, leaves = checkpoint.opened(path)
-        own = {name.partition("/")[2]: leaf for name, leaf in leaves.items() if name.startswith("learners/")}
+        own = {
+            name.partition("/")[2]: leaf
+            for name, leaf in leaves.items()
+            if name.startswith("learners/")
+        }
         return _rebuilt(path, about, own, trust)
     if (path / ABOUT).is_file():
         return _read(path, trust)
@@ -108,7 +124,9 @@ def load(path: Path, best: bool = False, trust: Trust = NOTHING) -> Saved:
     place = path / (folder.BEST if best else folder.POLICY)
     place = _before(place) if not place.exists() and _before(place).exists() else place
     if not place.exists():
-        raise ShoalError(f"{path} has no {place.name} policy yet: resume it, or load one of its checkpoints")
+        raise ShoalError(
+            f"{path} has no {place.name} policy yet: resume it, or load one of its checkpoints"
+        )
     return _read(place, trust)
 
 
@@ -127,24 +145,35 @@ def _read(place: Path, trust: Trust) -> Saved:
     return _rebuilt(place, about, leaves, trust)
 
 
-def _rebuilt(place: Path, about: dict[str, Any], leaves: dict[str, np.ndarray], trust: Trust) -> Saved:
+def _rebuilt(
+    place: Path, about: dict[str, Any], leaves: dict[str, np.ndarray], trust: Trust
+) -> Saved:
     """Learners of these leaves, if they fit their config."""
     with files.errors_name(place):
         config, steps = Config.of_policy(about.get("config"), trust), entry(about, "steps", int)
         agents = _agents(config, about)
-        playing = [team for team, spec in config.sides.items() if not agents or set(agents) & set(spec.agents)]
+        playing = [
+            team
+            for team, spec in config.sides.items()
+            if not agents or set(agents) & set(spec.agents)
+        ]
         fresh = acting(config, {team: outline(config.algorithms[team].init) for team in playing})
     wanted = folder.named(fresh)  # an earlier version saved the whole learners
     kinds = {name: (leaf.shape, leaf.dtype) for name, leaf in leaves.items() if name in wanted}
     if kinds != {name: (leaf.shape, leaf.dtype) for name, leaf in wanted.items()}:
-        raise ShoalError(f"the weights in {place} do not fit their config: another version of shoal wrote them")
+        raise ShoalError(
+            f"the weights in {place} do not fit their config: another version of shoal wrote them"
+        )
     learners = jax.tree.unflatten(jax.tree.structure(fresh), [leaves[name] for name in wanted])
     return Saved(config, learners, steps, agents)
 
 
 def _agents(config: Config, about: dict[str, Any]) -> tuple[str, ...]:
     """Those whose policy it is, if not all agents'."""
-    names, known = about.get("agents", []), [agent for spec in config.sides.values() for agent in spec.agents]
+    names, known = (
+        about.get("agents", []),
+        [agent for spec in config.sides.values() for agent in spec.agents],
+    )
     if not isinstance(names, list) or not all(name in known for name in names):
         raise ShoalError("'agents' there must be a list of agents that play")
     return tuple(names)
@@ -160,7 +189,8 @@ def _before(place: Path) -> Path:
 
 
 def finished(run: str, origin: Any) -> Finished:
-    """A run whose policies play on as opponents; `origin` is what was saved of it when it was frozen, if it was."""
+    """A run whose policies play on as opponents; `origin` is what was saved of it when it was
+    frozen, if it was."""
     config, learners, steps = _frozen(run, origin)
     if origin:
         config, steps = Config.of_policy(entry(origin, "config", dict)), entry(origin, "steps", int)
@@ -178,5 +208,7 @@ def _frozen(run: str, origin: Any) -> tuple[Any, Any, int]:
         raise
     except RecursionError:
         raise ShoalError(f"{run} is frozen as an opponent of itself: freeze another") from None
-    same = not origin or json.dumps(origin) == json.dumps({"steps": steps, "config": config.to_json()})
+    same = not origin or json.dumps(origin) == json.dumps(
+        {"steps": steps, "config": config.to_json()}
+    )
     return config, learners if same else None, steps

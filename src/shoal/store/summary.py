@@ -1,4 +1,5 @@
-"""What a run left behind, and why it ended: `summary.json`, which every run that began has when it has ended."""
+"""What a run left behind, and why it ended: `summary.json`, which every run that began has when it
+has ended."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class Result:
     random: dict[str, float]  # empty if it was stopped before that was played
     steps: int
     seconds: float  # of training alone
-    stopped: int = 0  # the number of the signal that ended it early; a callback ends it as SIGTERM does
+    # the number of the signal that ended it early; a callback ends it as SIGTERM does
+    stopped: int = 0
     best: Best | None = None  # the evaluation whose policy is kept in the run's `best` folder
     reason: str = FINISHED  # why it ended
 
@@ -50,7 +52,9 @@ def write_failure(path: Path, error: BaseException, steps: int, seconds: float) 
     facts: dict[str, Any] = {"format": FORMAT, "reason": reason, "message": message, "stopped": 0}
     with contextlib.suppress(OSError):
         if not (path / SUMMARY).exists():
-            write_json(path / SUMMARY, facts | {"path": str(path), "steps": steps, "seconds": seconds})
+            write_json(
+                path / SUMMARY, facts | {"path": str(path), "steps": steps, "seconds": seconds}
+            )
 
 
 def why(error: BaseException) -> tuple[str, str]:

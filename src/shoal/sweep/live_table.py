@@ -1,4 +1,5 @@
-"""What several runs show while they run: one table on a terminal, plain lines elsewhere, nothing when quiet."""
+"""What several runs show while they run: one table on a terminal, plain lines elsewhere, nothing
+when quiet."""
 
 from __future__ import annotations
 
@@ -56,7 +57,9 @@ class LiveTable:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table("run", "", "steps", "steps/s", "left", "mean return", box=None, pad_edge=False)
+        table = Table(
+            "run", "", "steps", "steps/s", "left", "mean return", box=None, pad_edge=False
+        )
         for column in table.columns[2:5]:
             column.justify = "right"
         many = len(self.followers) > ROWS
@@ -65,9 +68,14 @@ class LiveTable:
             if many and path not in running and (outcome is None or outcome.state != FAILED):
                 continue
             now = follower.progress()
-            bar = ProgressBar(total=max(now.total, 1), completed=min(now.steps, now.total), width=20)
+            bar = ProgressBar(
+                total=max(now.total, 1), completed=min(now.steps, now.total), width=20
+            )
             pace = [f"{now.rate:,.0f}" if now.rate else "", _left(now) if path in running else ""]
-            state = Text(_state(path in running, outcome, now), COLOURS.get(outcome.state, "") if outcome else "")
+            state = Text(
+                _state(path in running, outcome, now),
+                COLOURS.get(outcome.state, "") if outcome else "",
+            )
             table.add_row(path.name, bar, f"{now.steps:,}" if now.total else "", *pace, state)
         if many:
             done = sum(outcome.state == FINISHED for outcome in outcomes.values())
@@ -89,12 +97,18 @@ def _state(running: bool, outcome: Outcome | None, now: Progress) -> str:
 def _how(outcome: Outcome, now: Progress) -> str:
     """How one ended, in a line."""
     told = f": {outcome.told}" if outcome.told else ""
-    scores = f", mean return {named(now.scores)}" if now.scores and outcome.state == FINISHED else ""
+    scores = (
+        f", mean return {named(now.scores)}" if now.scores and outcome.state == FINISHED else ""
+    )
     return f"{outcome.state}{told}{scores}"
 
 
 def _brief(now: Progress) -> str:
-    return f"{min(now.steps / now.total, 1.0):.0%}, {now.rate:,.0f}/s" if now.total and now.steps else "compiling"
+    return (
+        f"{min(now.steps / now.total, 1.0):.0%}, {now.rate:,.0f}/s"
+        if now.total and now.steps
+        else "compiling"
+    )
 
 
 def _left(now: Progress) -> str:

@@ -1,7 +1,9 @@
-"""Several runs side by side: each in a process of its own, on its own share of the cores, all on one screen.
+"""Several runs side by side: each in a process of its own, on its own share of the cores, all on
+one screen.
 
-A finished run is not run again, an interrupted one is resumed, so the same call ends what an earlier one began. A
-process that fails leaves the others alone; none outlives the one that started it.
+A finished run is not run again, an interrupted one is resumed, so the same call ends what an
+earlier one began. A process that fails leaves the others alone; none outlives the one that started
+it.
 """
 
 from __future__ import annotations
@@ -29,11 +31,19 @@ from .live_table import LiveTable
 from .progress import FAILED, FINISHED, STOPPED, Outcome
 
 LOOK_EVERY = 0.2  # seconds
-STOPS = {128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL}  # once asked to
+# once asked to
+STOPS = {
+    128 + signal.SIGINT,
+    128 + signal.SIGTERM,
+    -signal.SIGINT,
+    -signal.SIGTERM,
+    -signal.SIGKILL,
+}
 
 
 def work(jobs: Sequence[Job], at_once: int = 0, quiet: bool = False) -> dict[Path, Outcome]:
-    """Run all that are not finished, so many at once (0: one on each core). Ctrl-C and SIGTERM end them cleanly."""
+    """Run all that are not finished, so many at once (0: one on each core). Ctrl-C and SIGTERM end
+    them cleanly."""
     paths = [job.path for job in jobs]
     if len({path.absolute() for path in paths}) < len(paths):
         raise ShoalError("two jobs have the same run folder")
@@ -71,7 +81,10 @@ class Scheduler:
 
     def __enter__(self) -> Scheduler:
         if threading.current_thread() is threading.main_thread():
-            self.before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+            self.before = {
+                number: signal.signal(number, self._stop)
+                for number in (signal.SIGINT, signal.SIGTERM)
+            }
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -97,7 +110,9 @@ class Scheduler:
         if self.signals:
             for job in self.waiting:
                 done = finished(job.path)
-                self.outcomes[job.path] = Outcome(FINISHED) if done else Outcome(STOPPED, code=128 + self.signal)
+                self.outcomes[job.path] = (
+                    Outcome(FINISHED) if done else Outcome(STOPPED, code=128 + self.signal)
+                )
 
     def _begin(self, job: Job) -> None:
         try:
@@ -124,7 +139,8 @@ class Scheduler:
         return Outcome(FINISHED)
 
     def _stop(self, number: int, frame: Any) -> None:
-        """Pass it on: a run ends cleanly at the first, at once at the second; the third leaves nobody the choice."""
+        """Pass it on: a run ends cleanly at the first, at once at the second; the third leaves
+        nobody the choice."""
         self.signals, self.signal = self.signals + 1, number
         for process in list(self.running.values()):
             process.popen.send_signal(number if self.signals < 3 else signal.SIGKILL)
@@ -136,7 +152,8 @@ class Process(NamedTuple):
 
 
 def command(job: Job) -> list[str]:
-    """What is left to do of a job, as words after `shoal`; nothing if it is finished. Makes room to begin anew."""
+    """What is left to do of a job, as words after `shoal`; nothing if it is finished. Makes room to
+    begin anew."""
     path = job.path
     if finished(path):
         return []
@@ -153,7 +170,10 @@ def clear(path: Path) -> None:
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else {""}
     ours = not names or any(name.startswith(folder.CONFIG) for name in names)
     if not ours or folder.POLICY in names or finished(path):
-        raise ShoalError(f"{path} is in the way, and not a run that was interrupted: move it, or choose another name")
+        raise ShoalError(
+            f"{path} is in the way, and not a run that was interrupted: move it,"
+            f" or choose another name"
+        )
     with folder.locked(path):
         shutil.rmtree(path)
 
@@ -164,7 +184,8 @@ def _start(words: list[str], cores: list[int], output: Path, trust: Trust) -> su
     about = json.dumps({"parent": os.getpid(), "cores": cores, "trust": sorted(trust.named)})
     with output.open("a") as said:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "shoal.cli.child", about, *words],  # -P: no import from this folder
+            # -P: no import from this folder
+            [sys.executable, "-P", "-m", "shoal.cli.child", about, *words],
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
@@ -174,6 +195,11 @@ def _start(words: list[str], cores: list[int], output: Path, trust: Trust) -> su
 
 
 def _surroundings() -> dict[str, str]:
-    """The environment of a process; how many threads XLA has is for each run to say, as if it were alone."""
+    """The environment of a process; how many threads XLA has is for each run to say, as if it were
+    alone."""
     inherited = {name: value for name, value in os.environ.items() if name != "NPROC"}
-    return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | inherited | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return (
+        {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        | inherited
+        | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    )

@@ -56,4 +56,6 @@ class Follower:
                 self.latest |= json.loads(line)
         last = self.latest
         scores = {team: last[name] for team, name in self.names.items() if name in last}
-        return Progress(last.get("env_step", 0), self.total, last.get("steps_per_second") or 0.0, scores)
+        return Progress(
+            last.get("env_step", 0), self.total, last.get("steps_per_second") or 0.0, scores
+        )

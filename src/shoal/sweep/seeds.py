@@ -1,7 +1,7 @@
 """`--seeds`: the same run several times, side by side, in one folder that is resumed as one.
 
-`group.json` says what the runs have in common and, at the end, how they did. Each is a run of its own, and the same
-to the bit as if it had been trained alone.
+`group.json` says what the runs have in common and, at the end, how they did. Each is a run of its
+own, and the same to the bit as if it had been trained alone.
 """
 
 from __future__ import annotations
@@ -44,14 +44,20 @@ def train(config: Config, quiet: bool = False) -> Result:
             path.mkdir()
             files.write_json(path / folder.GROUP, content)
         except OSError as error:
-            raise ShoalError(f"the group folder {path} cannot be made ({error.strerror}): choose another out") from None
+            raise ShoalError(
+                f"the group folder {path} cannot be made ({error.strerror}): choose another out"
+            ) from None
     return _go(path, content, quiet, config.trust)
 
 
 def resume(path: Path, quiet: bool = False, trust: Trust = NOTHING) -> Result:
     """Whatever is left of the group."""
     content = files.read_json(path / folder.GROUP, "a group of runs")
-    if not isinstance(content, dict) or not {"seeds", "config"} <= set(content) or not _counts(content["seeds"]):
+    if (
+        not isinstance(content, dict)
+        or not {"seeds", "config"} <= set(content)
+        or not _counts(content["seeds"])
+    ):
         raise ShoalError(f"{path} is not a group of runs: its {folder.GROUP} does not say which")
     if all(processes.finished(path / name) for name in names(content)):
         raise ShoalError(f"{path} is finished: there is nothing to resume")
@@ -65,7 +71,9 @@ def is_group(path: Path) -> bool:
 
 def _counts(seeds: Any) -> bool:
     """Whether these can be seeds: they name folders."""
-    return isinstance(seeds, list) and all(type(seed) is int and 0 <= seed < 2**32 for seed in seeds)
+    return isinstance(seeds, list) and all(
+        type(seed) is int and 0 <= seed < 2**32 for seed in seeds
+    )
 
 
 def names(content: dict[str, Any]) -> list[str]:
@@ -79,17 +87,25 @@ def _workers(config: Config) -> int:
     return 1 if config.hosted and s.workers == -1 and cores < 2 * s.seeds else s.workers
 
 
-def _work(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> dict[Path, progress.Outcome]:
+def _work(
+    path: Path, content: dict[str, Any], quiet: bool, trust: Trust
+) -> dict[Path, progress.Outcome]:
     """In processes on the cores of a CPU, in one program on an accelerator."""
     with files.errors_name(path / folder.GROUP):
         config = Config.from_json(content["config"], trust)
     each = list(zip(names(content), content["seeds"], strict=True))
     if jax.default_backend() != "cpu" and not config.hosted:
-        alike = [replace(config.settings, seed=seed, seeds=1, out=str(path), name=name) for name, seed in each]
+        alike = [
+            replace(config.settings, seed=seed, seeds=1, out=str(path), name=name)
+            for name, seed in each
+        ]
         return vectorised.work([replace(config, settings=settings) for settings in alike], quiet)
     common = str(path / folder.GROUP)
     own = trust.only(config.env)
-    jobs = [processes.Job(path / name, [common, "--seed", str(seed), "--seeds", "1"], own) for name, seed in each]
+    jobs = [
+        processes.Job(path / name, [common, "--seed", str(seed), "--seeds", "1"], own)
+        for name, seed in each
+    ]
     return processes.work(jobs, max(len(usable()) // config.settings.devices, 1), quiet)
 
 
@@ -108,12 +124,17 @@ def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Resul
     if not quiet and any(outcome.state == progress.STOPPED for outcome in outcomes.values()):
         tell(f"stopped: shoal resume {path}{_flag(content)} goes on")
     failed = [run.name for run, outcome in outcomes.items() if outcome.state == progress.FAILED]
-    stopped = max((outcome.code - 128 for outcome in outcomes.values() if outcome.state == progress.STOPPED), default=0)
+    stopped = max(
+        (outcome.code - 128 for outcome in outcomes.values() if outcome.state == progress.STOPPED),
+        default=0,
+    )
     if stopped == signal.SIGINT:
         raise KeyboardInterrupt  # as of one run
     if failed and not stopped:
         why = "; ".join(f"{name} failed: {outcomes[path / name].told}" for name in failed)
-        raise Unfinished(f"{why} (shoal resume {path}{_flag(content)} tries again what is not finished)")
+        raise Unfinished(
+            f"{why} (shoal resume {path}{_flag(content)} tries again what is not finished)"
+        )
     return Result(
         path,
         scores=_means(summaries, "scores"),
@@ -147,13 +168,17 @@ def _statistics(summaries: dict[str, dict]) -> dict[str, Any]:
         "finished": len(summaries),
         "scores": {name: one["scores"] for name, one in summaries.items()},
         "mean": {team: float(scores.mean()) for team, scores in each.items()},
-        "deviation": {team: float(scores.std(ddof=1)) if len(scores) > 1 else None for team, scores in each.items()},
+        "deviation": {
+            team: float(scores.std(ddof=1)) if len(scores) > 1 else None
+            for team, scores in each.items()
+        },
         "iqm": {team: float(iqm(scores)) for team, scores in each.items()},
     }
 
 
 def _draw(path: Path) -> None:
-    """The learning curve of all that are finished: each, and their interquartile mean with its interval."""
+    """The learning curve of all that are finished: each, and their interquartile mean with its
+    interval."""
     figures.save(figures.curves(of_folders([path])), path / folder.CURVE)
 
 
@@ -170,7 +195,9 @@ def _tell(path: Path, content: dict[str, Any]) -> None:
     for name, scores in content["scores"].items():
         table.add_row(name, *(f"{score:.2f}" for score in scores.values()))
     spread = ["" if value is None else f" ± {value:.2f}" for value in content["deviation"].values()]
-    means = [f"{mean:.2f}{also}" for mean, also in zip(content["mean"].values(), spread, strict=True)]
+    means = [
+        f"{mean:.2f}{also}" for mean, also in zip(content["mean"].values(), spread, strict=True)
+    ]
     table.add_row("mean ± deviation between seeds", *means, style="bold")
     table.add_row("interquartile mean", *(f"{value:.2f}" for value in content["iqm"].values()))
     console = Console()

@@ -1,7 +1,9 @@
-"""Several seeds in one program, for an accelerator: a step of all costs it hardly more than a step of one.
+"""Several seeds in one program, for an accelerator: a step of all costs it hardly more than a step
+of one.
 
-Every run is driven by a thread of its own, as if it were alone, with its own folder, logs and checkpoints. Only to
-train do they meet: the last to arrive moves all of them by one call of a program that has an axis of seeds.
+Every run is driven by a thread of its own, as if it were alone, with its own folder, logs and
+checkpoints. Only to train do they meet: the last to arrive moves all of them by one call of a
+program that has an axis of seeds.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def work(configs: Sequence[Config], quiet: bool = False) -> dict[Path, Outcome]:
     left = [path for path in runs if path not in outcomes]
     members = {path: SeedTrainer(runs[path], meeting, place) for place, path in enumerate(left)}
     threads = {
-        path: threading.Thread(target=_drive, args=(members[path], path, outcomes), daemon=True) for path in left
+        path: threading.Thread(target=_drive, args=(members[path], path, outcomes), daemon=True)
+        for path in left
     }
     for thread in threads.values():
         thread.start()
@@ -62,7 +65,9 @@ def _drive(member: SeedTrainer, path: Path, outcomes: dict[Path, Outcome]) -> No
         else:
             clear(path)
             result = member.run()
-        outcomes[path] = Outcome(STOPPED, code=128 + result.stopped) if result.stopped else Outcome(FINISHED)
+        outcomes[path] = (
+            Outcome(STOPPED, code=128 + result.stopped) if result.stopped else Outcome(FINISHED)
+        )
     except KeyboardInterrupt:
         outcomes[path] = Outcome(STOPPED, code=128 + member.stop.signal)
     except ShoalError as error:
@@ -99,11 +104,14 @@ def program(loop: Loop, iterations: int) -> Any:
         check_vma=False,
     )
     everywhere = NamedSharding(loop.mesh, PartitionSpec())
-    return jax.jit(body, donate_argnums=0, in_shardings=(shardings,), out_shardings=(shardings, everywhere))
+    return jax.jit(
+        body, donate_argnums=0, in_shardings=(shardings,), out_shardings=(shardings, everywhere)
+    )
 
 
 class SeedBarrier:
-    """Where the threads of some runs wait for each other. The place of one that left is moved on, for nobody."""
+    """Where the threads of some runs wait for each other. The place of one that left is moved on,
+    for nobody."""
 
     def __init__(self, parties: int):
         self.change = threading.Condition()
@@ -117,7 +125,9 @@ class SeedBarrier:
     def prepare(self, loop: Loop, state: TrainState, iterations: int) -> None:
         """The program of all, made by whoever comes first."""
         with self.change:
-            shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.parties, *x.shape), x.dtype), state)
+            shapes = jax.tree.map(
+                lambda x: jax.ShapeDtypeStruct((self.parties, *x.shape), x.dtype), state
+            )
             self.program = self.program or program(loop, iterations).lower(shapes).compile()
 
     def move(self, place: int, state: TrainState) -> tuple[TrainState, Metrics]:
@@ -145,7 +155,9 @@ class SeedBarrier:
         anyone = next(iter(self.arrived.values()))
         places = range(self.parties)
         try:
-            self.moved = _apart(self.program(_stacked([self.states.get(place, anyone) for place in places])))
+            self.moved = _apart(
+                self.program(_stacked([self.states.get(place, anyone) for place in places]))
+            )
         except Exception as error:  # each of them must hear of it
             self.moved = [error] * self.parties
         self.arrived, self.rounds = {}, self.rounds + 1
@@ -159,7 +171,10 @@ def _stacked(states: list[TrainState]) -> TrainState:
 
 @jax.jit
 def _apart(stacked: Any) -> list[Any]:
-    return [jax.tree.map(itemgetter(place), stacked) for place in range(len(jax.tree.leaves(stacked)[0]))]
+    return [
+        jax.tree.map(itemgetter(place), stacked)
+        for place in range(len(jax.tree.leaves(stacked)[0]))
+    ]
 
 
 @dataclass(eq=False)
@@ -169,7 +184,9 @@ class BarrierLoop(Loop):
     meeting: SeedBarrier | None = None
     place: int = 0
 
-    def compile(self, state: TrainState, iterations: int) -> Callable[[TrainState], tuple[TrainState, Metrics | None]]:
+    def compile(
+        self, state: TrainState, iterations: int
+    ) -> Callable[[TrainState], tuple[TrainState, Metrics | None]]:
         assert self.meeting
         self.meeting.prepare(self, state, iterations)
         return partial(self.meeting.move, self.place)
@@ -184,4 +201,6 @@ class SeedTrainer(Trainer):
 
     def _loop(self) -> Loop:
         c, s = self.config, self.config.settings
-        return BarrierLoop(c.game, c.algorithms, s.games, s.window, s.steps, c.devices, self.meeting, self.place)
+        return BarrierLoop(
+            c.game, c.algorithms, s.games, s.window, s.steps, c.devices, self.meeting, self.place
+        )

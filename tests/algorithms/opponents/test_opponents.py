@@ -1,4 +1,5 @@
-"""Opponents that are made of policies: frozen runs, pools of past selves, and evaluation against others."""
+"""Opponents that are made of policies: frozen runs, pools of past selves, and evaluation against
+others."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ SIZES = {"games": 4, "window": 5, "eval_episodes": 8, "evaluations": 0}
 
 @dataclass(frozen=True)
 class Duel(MatrixGame):
-    """The higher of four numbers wins a round: two sides alike, zero-sum, with one best action and many draws."""
+    """The higher of four numbers wins a round: two sides alike, zero-sum, with one best action and
+    many draws."""
 
     repetitions: int = 3
 
@@ -59,7 +61,7 @@ def seated(env: Any, teams: dict[str, tuple[str, dict]], games: int) -> dict[str
     return made
 
 
-# -- the pool, against a plain model of it -----------------------------------------------------------------------------
+# -- the pool, against a plain model of it ---------------------------------------------------------
 
 POOL = {"pool": 3, "every": 2, "period": 3, "groups": 2}
 GAMES, ITERATIONS = 8, 60
@@ -93,7 +95,11 @@ def duel() -> SimpleNamespace:
         copies = [leaf.addressable_shards for leaf in jax.tree.leaves(state.learners["right"])]
         alike = all(len(c) == 2 and bits(c[0].data) == bits(c[1].data) for c in copies)
         seen = jax.device_get((state.learners, metrics.learning["right"]))
-        history.append(SimpleNamespace(learners=seen[0], metrics=jax.tree.map(lambda x: x[0], seen[1]), alike=alike))
+        history.append(
+            SimpleNamespace(
+                learners=seen[0], metrics=jax.tree.map(lambda x: x[0], seen[1]), alike=alike
+            )
+        )
     return SimpleNamespace(made=made, before=before, history=history)
 
 
@@ -105,12 +111,16 @@ def test_the_pool_fills_and_rings_and_holds_selves_to_the_bit(duel: SimpleNamesp
     places = [bits(at(duel.before.selves, 0))] * POOL["pool"]
     for i, now in enumerate(duel.history, 1):
         if i % POOL["every"] == 0:
-            places[i // POOL["every"] % POOL["pool"]] = bits(duel.made["left"].acting(now.learners["left"]))
+            places[i // POOL["every"] % POOL["pool"]] = bits(
+                duel.made["left"].acting(now.learners["left"])
+            )
         pool = now.learners["right"]
         assert [bits(at(pool.selves, k)) for k in range(POOL["pool"])] == places
         assert pool.taken == 1 + i // POOL["every"]
         assert now.metrics["pool"] == min(pool.taken, POOL["pool"])
-    assert len({tuple(place) for place in places}) == POOL["pool"], "the learner learns: its selves differ"
+    assert len({tuple(place) for place in places}) == POOL["pool"], (
+        "the learner learns: its selves differ"
+    )
 
 
 def test_opponents_change_when_it_is_time_and_only_then(duel: SimpleNamespace):
@@ -124,14 +134,17 @@ def test_opponents_change_when_it_is_time_and_only_then(duel: SimpleNamespace):
         else:
             assert bits(pool.playing) == bits(last.playing)
             overwritten = i // POOL["every"] % POOL["pool"] if i % POOL["every"] == 0 else None
-            assert pool.slot.tolist() == [POOL["pool"] if s == overwritten else s for s in last.slot]
+            assert pool.slot.tolist() == [
+                POOL["pool"] if s == overwritten else s for s in last.slot
+            ]
         last = pool
     assert drawn == {0, 1, 2}
 
 
 @pytest.mark.parametrize("period", [3, 4])
 def test_an_opponent_drawn_in_mid_episode_remembers_nothing_of_its_predecessors(period: int):
-    """After three iterations: those of every third are new and know nothing yet, those of every fourth play on."""
+    """After three iterations: those of every third are new and know nothing yet, those of every
+    fourth play on."""
     env: Any = Duel()
     made = {
         "left": build("ppo", env, "left", torso="gru", **(NET | {"minibatches": 1})),
@@ -182,15 +195,18 @@ def test_two_devices_hold_the_same_pool(duel: SimpleNamespace):
 def test_a_player_that_learns_rises(duel: SimpleNamespace):
     last = duel.history[-1]
     assert last.metrics["elo"] > 60 and np.isfinite(last.metrics["pool_elo_best"])
-    assert np.mean([now.metrics["win_rate"] for now in duel.history[:12]]) > 0.6, "until it plays the best there is"
+    assert np.mean([now.metrics["win_rate"] for now in duel.history[:12]]) > 0.6, (
+        "until it plays the best there is"
+    )
 
 
-# -- Elo ---------------------------------------------------------------------------------------------------------------
+# -- Elo -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("games", [1, 64, 100_000])
 def test_elo_settles_where_the_odds_say_however_many_games_come_at_once(games: int):
-    """9 of 10 games won are 400 log10 9 points, reached without overshooting; points only change hands."""
+    """9 of 10 games won are 400 log10 9 points, reached without overshooting; points only change
+    hands."""
     current, rating = jnp.float32(0), jnp.zeros(3)
     count = jnp.array([games, games, 0], jnp.float32)
     step, gaps = jax.jit(elo), []
@@ -219,15 +235,20 @@ def test_rules_weigh_as_they_say():
     assert RULES["latest"](pool).tolist() == [0, 0, 1, 0]
     assert RULES["uniform"](pool).tolist() == [1, 1, 1, 0]
     np.testing.assert_allclose(RULES["prioritised"](pool), [0.01, 0.99, 0.5, 0])
-    assert RULES["latest"](pool._replace(taken=jnp.int32(6))).tolist() == [0, 1, 0, 0], "the ring's newest"
+    assert RULES["latest"](pool._replace(taken=jnp.int32(6))).tolist() == [0, 1, 0, 0], (
+        "the ring's newest"
+    )
 
 
-# -- acting ------------------------------------------------------------------------------------------------------------
+# -- acting ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "game"), [("ppo", "test/mortal"), ("ddpg", "test/continuous_identity")])
+@pytest.mark.parametrize(
+    ("name", "game"), [("ppo", "test/mortal"), ("ddpg", "test/continuous_identity")]
+)
 def test_each_group_plays_its_own_snapshot(name: str, game: str):
-    """Also where games do not split evenly, with memories, masks, the dead, and either kind of action."""
+    """Also where games do not split evenly, with memories, masks, the dead, and either kind of
+    action."""
     env = mortal() if game == "test/mortal" else envs.make(game)
     options = NET | {"torso": "gru", "last_action": True}
     side = SimpleNamespace(teams={"one": env.teams["agent"], "two": env.teams["agent"]})
@@ -238,14 +259,25 @@ def test_each_group_plays_its_own_snapshot(name: str, game: str):
     view: View = env.reset(jax.random.key(0), 5)[1]["agent"]
     view = view._replace(obs=jnp.asarray(rng.normal(size=view.obs.shape)), first=jnp.zeros(5, bool))
     carry = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), past.carry(pool, 5))
-    key, act, solo = jax.random.key(1), jax.jit(past.act, static_argnums=5), jax.jit(player.act, static_argnums=5)
+    key, act, solo = (
+        jax.random.key(1),
+        jax.jit(past.act, static_argnums=5),
+        jax.jit(player.act, static_argnums=5),
+    )
     ours = act(pool, key, view, carry, clock(1e6), True)
     assert jax.tree.map(jnp.shape, ours.carry) == jax.tree.map(jnp.shape, carry)
     for g, rows in enumerate((slice(0, 3), slice(3, 5))):
         theirs = solo(selves[g], key, at(view, rows), at(carry, rows), clock(1e6), True)  # type: ignore[arg-type]
         np.testing.assert_allclose(ours.action[rows], theirs.action, atol=1e-6)
         np.testing.assert_allclose(ours.carry.hidden[rows], theirs.carry.hidden, atol=1e-6)
-    swapped = act(pool._replace(playing=jax.tree.map(lambda x: x[::-1], pool.playing)), key, view, carry, clock(), True)
+    swapped = act(
+        pool._replace(playing=jax.tree.map(lambda x: x[::-1], pool.playing)),
+        key,
+        view,
+        carry,
+        clock(),
+        True,
+    )
     assert np.abs(swapped.carry.hidden - ours.carry.hidden).max() > 1e-3
 
 
@@ -257,14 +289,16 @@ def test_a_snapshot_holds_all_that_acting_needs(name: str):
     def play(learner: Any) -> Any:
         _, views = env.reset(jax.random.key(0), 2)
         carry = algorithm.carry(learner, 2)
-        return algorithm.act(learner, jax.random.key(0), views["agent"], carry, clock(), False).action
+        return algorithm.act(
+            learner, jax.random.key(0), views["agent"], carry, clock(), False
+        ).action
 
     learner = algorithm.init(np.random.default_rng(0))
     assert jax.eval_shape(play, algorithm.acting(learner)) == jax.eval_shape(play, learner)
     assert algorithm.acting(learner).opt is None
 
 
-# -- whole runs --------------------------------------------------------------------------------------------------------
+# -- whole runs ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -274,15 +308,24 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     common = {"quiet": True, "out": str(out), **SIZES}
     off = OFF | NET | {"epsilon_steps": 200}
     past = ("past:latest", {"groups": 1, "pool": 2, "every": 3, "period": 2})
-    first = shoal.train(PENNIES, teams={"even": ("dqn", off), "odd": past}, name="first", steps=400, **common)
-    held = {"even": ("a2c", NET), "odd": (f"frozen:{first.path}", {"team": "even", "greedy": False})}
+    first = shoal.train(
+        PENNIES, teams={"even": ("dqn", off), "odd": past}, name="first", steps=400, **common
+    )
+    held = {
+        "even": ("a2c", NET),
+        "odd": (f"frozen:{first.path}", {"team": "even", "greedy": False}),
+    }
     second = shoal.train(PENNIES, teams=held, name="second", steps=400, **common)
     return SimpleNamespace(out=out, first=first.path, second=second.path, score=second.scores)
 
 
 def weights(run: Path, team: str) -> dict[str, bytes]:
     leaves = load_file(run / "policy" / "weights.safetensors")
-    return {name.removeprefix(f"{team}/"): x.tobytes() for name, x in leaves.items() if name.startswith(f"{team}/")}
+    return {
+        name.removeprefix(f"{team}/"): x.tobytes()
+        for name, x in leaves.items()
+        if name.startswith(f"{team}/")
+    }
 
 
 def test_a_frozen_policy_never_changes_to_the_bit(runs: SimpleNamespace):
@@ -299,7 +342,8 @@ def test_a_frozen_policy_plays_as_its_run_would_at_its_end(runs: SimpleNamespace
     play, replay = (jax.jit(algorithm.act, static_argnums=5) for algorithm in (frozen, dqn))
     ours = play(second.learners["odd"], key, views["odd"], carry, clock(), True).action
     theirs = [
-        replay(first.learners["even"], key, views["even"], carry, now, False).action for now in (first.clock, clock())
+        replay(first.learners["even"], key, views["even"], carry, now, False).action
+        for now in (first.clock, clock())
     ]
     np.testing.assert_array_equal(ours, theirs[0])
     assert (ours != theirs[1]).any()
@@ -308,8 +352,12 @@ def test_a_frozen_policy_plays_as_its_run_would_at_its_end(runs: SimpleNamespace
     assert greedy.act({"odd_0": [1.0]}, greedy=False)["odd_0"] == same
 
 
-def test_a_run_is_played_without_the_run_it_froze_but_not_trained(runs: SimpleNamespace, tmp_path: Path):
-    chain = Config.build(PENNIES, {"even": ("random", {}), "odd": ("frozen", {"run": str(runs.second)})}, {}, SIZES)
+def test_a_run_is_played_without_the_run_it_froze_but_not_trained(
+    runs: SimpleNamespace, tmp_path: Path
+):
+    chain = Config.build(
+        PENNIES, {"even": ("random", {}), "odd": ("frozen", {"run": str(runs.second)})}, {}, SIZES
+    )
     gone = shutil.move(runs.first, tmp_path / "gone")
     try:
         assert shoal.load(runs.second).evaluate(8).score() == runs.score
@@ -338,17 +386,37 @@ def test_self_play_runs_on_a_host_game_in_turns(tmp_path: Path, capsys: pytest.C
     seats = ["--env.teams", "each", "--env.swap", "--env.state", "False"]
     game = ["pz:pettingzoo.classic.tictactoe_v3", "--self-play=latest", *seats]
     rival = ["--player_2.groups", "2", "--player_2.every", "2", "--player_2.period", "2"]
-    small = {"games": 16, "window": 20, "steps": 6000, "evaluations": 0, "eval-episodes": 8, "workers": 0}
+    small = {
+        "games": 16,
+        "window": 20,
+        "steps": 6000,
+        "evaluations": 0,
+        "eval-episodes": 8,
+        "workers": 0,
+    }
     sizes = ["--devices=1", *(f"--{name}={value}" for name, value in small.items())]
     where = ["--out", str(tmp_path), "--name", "run", "--player_1.lr", "1e-2"]
     assert main.main(["train", "ppo", *game, *rival, *sizes, *where]) == 0
-    told = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    told = [
+        json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    ]
     rated = [line["player_2/rated_games"] for line in told if "player_2/rated_games" in line]
     _, leaves = checkpoint.opened(next(checkpoint.places(tmp_path / "run")))
     assert sum(rated) > 20 and leaves["learners/player_2/taken"] > 5
     capsys.readouterr()
     assert (
-        main.main(["evaluate", str(tmp_path / "run"), "--team", "player_2=random", "--episodes", "64", "--json"]) == 0
+        main.main(
+            [
+                "evaluate",
+                str(tmp_path / "run"),
+                "--team",
+                "player_2=random",
+                "--episodes",
+                "64",
+                "--json",
+            ]
+        )
+        == 0
     )
     assert json.loads(capsys.readouterr().out)["teams"]["player_1"]["win"] > 0.6
 
@@ -359,32 +427,50 @@ def test_evaluation_with_a_team_replaced(runs: SimpleNamespace, capsys: pytest.C
     facts = json.loads(capsys.readouterr().out)
     even, odd = facts["teams"]["even"], facts["teams"]["odd"]
     assert facts["instead"] == {"odd": "random"}
-    assert even["win"] + even["draw"] + even["loss"] == pytest.approx(1) and even["win"] == odd["loss"] > 0.1
+    assert (
+        even["win"] + even["draw"] + even["loss"] == pytest.approx(1)
+        and even["win"] == odd["loss"] > 0.1
+    )
     mirror = ["evaluate", run, f"--team=odd=frozen:{run}", "--odd.team", "even", "--episodes", "40"]
     assert main.main(mirror) == 0
     told = capsys.readouterr().out
-    assert f"team odd (frozen:{run}): return of one agent -25.00" in told and "won 0.0%, drew 0.0%, lost 100.0%" in told
-    assert main.main(["evaluate", run, "--team", "even=random", "--episodes", "4"]) == 0, "whose past selves play on"
+    assert (
+        f"team odd (frozen:{run}): return of one agent -25.00" in told
+        and "won 0.0%, drew 0.0%, lost 100.0%" in told
+    )
+    assert main.main(["evaluate", run, "--team", "even=random", "--episodes", "4"]) == 0, (
+        "whose past selves play on"
+    )
 
 
 def test_outcomes_are_of_exactly_two_teams():
-    returns = {"a": np.array([[1.0, 3], [0, 0], [1, 1], [5, 5]]), "b": np.array([[1.0], [0], [2], [4]])}
+    returns = {
+        "a": np.array([[1.0, 3], [0, 0], [1, 1], [5, 5]]),
+        "b": np.array([[1.0], [0], [2], [4]]),
+    }
     shares = outcomes(Episodes(returns, np.ones(4)))
-    assert shares == {"a": {"win": 0.5, "draw": 0.25, "loss": 0.25}, "b": {"win": 0.25, "draw": 0.25, "loss": 0.5}}
+    assert shares == {
+        "a": {"win": 0.5, "draw": 0.25, "loss": 0.25},
+        "b": {"win": 0.25, "draw": 0.25, "loss": 0.5},
+    }
     assert outcomes(Episodes({"a": returns["a"]}, np.ones(4))) == {}
 
 
-# -- words and mistakes ------------------------------------------------------------------------------------------------
+# -- words and mistakes ----------------------------------------------------------------------------
 
 
 def test_an_argument_is_the_first_option():
     from shoal.config.compose import assemble
 
-    config, _ = assemble(["--team", "even=ppo", "--team", "odd=past:latest", PENNIES, "--odd.pool", "7"])
+    config, _ = assemble(
+        ["--team", "even=ppo", "--team", "odd=past:latest", PENNIES, "--odd.pool", "7"]
+    )
     assert (config.teams["odd"][1].rule, config.teams["odd"][1].pool) == ("latest", 7)
     sugar, _ = assemble(["ppo", PENNIES, "--self-play=latest", "--odd.pool", "7"])
     assert sugar == config
-    config, _ = _several(PENNIES, {"even": "ppo", "odd": ("past:prioritised", {"every": 3})}, {}, True, {})
+    config, _ = _several(
+        PENNIES, {"even": "ppo", "odd": ("past:prioritised", {"every": 3})}, {}, True, {}
+    )
     assert (config.teams["odd"][1].rule, config.teams["odd"][1].every) == ("prioritised", 3)
 
 
@@ -393,8 +479,14 @@ VERSUS = ["train", PENNIES, "--team", "even=ppo", "--team"]
 MISTAKES = {
     "no run": ([*VERSUS, "odd=frozen"], "write frozen:runs/my-run"),
     "not a run": ([*VERSUS, "odd=frozen:nowhere"], "there is no folder nowhere"),
-    "no such team there": ([*VERSUS, "odd=frozen:{first}", "--odd.team", "evn"], "did you mean 'even'"),
-    "which team there": (["train", "ppo", TAG, "--team", "agent=frozen:{first}"], "set team to one of even, odd"),
+    "no such team there": (
+        [*VERSUS, "odd=frozen:{first}", "--odd.team", "evn"],
+        "did you mean 'even'",
+    ),
+    "which team there": (
+        ["train", "ppo", TAG, "--team", "agent=frozen:{first}"],
+        "set team to one of even, odd",
+    ),
     "another game": (
         ["train", "ppo", TAG, "--team", "agent=frozen:{first}", "--agent.team", "even"],
         "trained on matrix/matching_pennies, observes 1 numbers, not 14",
@@ -413,23 +505,37 @@ MISTAKES = {
     "past of past": (["train", "past", PENNIES], "'odd' plays past"),
     "past of nobody": (["train", "past", "mpe/simple_spread"], "0 other teams play: set of"),
     "past of a stranger": ([*VERSUS, "odd=past", "--odd.of", "evn"], "did you mean 'even'"),
-    "past of others": (["train", "ppo", TAG, "--team", "agent=past"], "'adversary' has 3 agents, not 1"),
+    "past of others": (
+        ["train", "ppo", TAG, "--team", "agent=past"],
+        "'adversary' has 3 agents, not 1",
+    ),
     "uneven groups": (
         [*VERSUS, "odd=past", "--games", "6", "--even.minibatches", "1", "--odd.groups", "4"],
         "change groups or games",
     ),
     "empty pool": ([*VERSUS, "odd=past", "--odd.pool", "0"], "pool must be greater than 0"),
-    "self-play of one team": (["train", "ppo", "mpe/simple_spread", "--self-play"], "--env.teams each"),
+    "self-play of one team": (
+        ["train", "ppo", "mpe/simple_spread", "--self-play"],
+        "--env.teams each",
+    ),
     "self-play of unlike teams": (["train", "ppo", TAG, "--self-play"], "two teams that are alike"),
-    "self-play of whom": (["train", "--team", "even=ppo", PENNIES, "--self-play"], "needs an algorithm that learns"),
+    "self-play of whom": (
+        ["train", "--team", "even=ppo", PENNIES, "--self-play"],
+        "needs an algorithm that learns",
+    ),
     "untrained": (["evaluate", "{first}", "--team", "odd=ppo"], "must be trained before"),
     "no such team": (["evaluate", "{first}", "--team", "od=random"], "did you mean 'odd'"),
-    "a word too many": (["evaluate", "{first}", "--team", "odd=random", "again"], "one word too many"),
+    "a word too many": (
+        ["evaluate", "{first}", "--team", "odd=random", "again"],
+        "one word too many",
+    ),
 }
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_sentence(mistake: str, runs: SimpleNamespace, capsys: pytest.CaptureFixture):
+def test_a_mistake_is_one_sentence(
+    mistake: str, runs: SimpleNamespace, capsys: pytest.CaptureFixture
+):
     args, expected = MISTAKES[mistake]
     assert main.main([word.format(first=runs.first) for word in args]) == 2
     out, err = capsys.readouterr()

@@ -36,13 +36,17 @@ def chosen(match: Match, moment: MatchStep, rng: np.random.Generator) -> dict[st
     for team, spec in match.teams.items():
         legal = moment.teams[team].legal
         if isinstance(spec.action, Box):
-            actions[team] = rng.uniform(spec.action.low, spec.action.high, legal.shape).astype(np.float32)
+            actions[team] = rng.uniform(spec.action.low, spec.action.high, legal.shape).astype(
+                np.float32
+            )
         else:
             actions[team] = (rng.random(legal.shape) * legal).argmax(-1).astype(np.int32)
     return actions
 
 
-def episode(match: Match, seed: int, most: int = 1000) -> tuple[list[dict[str, np.ndarray]], list[MatchStep]]:
+def episode(
+    match: Match, seed: int, most: int = 1000
+) -> tuple[list[dict[str, np.ndarray]], list[MatchStep]]:
     """The actions and the moments of an episode of random play."""
     rng, moments, actions = np.random.default_rng(seed), [match.reset(seed)], []
     while not moments[-1].over and len(actions) < most:
@@ -61,7 +65,11 @@ def earned(match: Match, moments: list[MatchStep]) -> dict[str, float]:
 
 
 def by_agent(match: Match, actions: dict[str, np.ndarray]) -> dict[str, Any]:
-    return {agent: actions[team][i] for team, spec in match.teams.items() for i, agent in enumerate(spec.agents)}
+    return {
+        agent: actions[team][i]
+        for team, spec in match.teams.items()
+        for i, agent in enumerate(spec.agents)
+    }
 
 
 def assert_same(ours: list[MatchStep], theirs: list[MatchStep]) -> None:
@@ -72,7 +80,9 @@ def assert_same(ours: list[MatchStep], theirs: list[MatchStep]) -> None:
         assert one.over == other.over and one.teams.keys() == other.teams.keys()
         for team, glance in one.teams.items():
             for field, value in glance._asdict().items():
-                np.testing.assert_array_equal(value, getattr(other.teams[team], field), err_msg=f"{team}/{field}")
+                np.testing.assert_array_equal(
+                    value, getattr(other.teams[team], field), err_msg=f"{team}/{field}"
+                )
 
 
 # The sums of rewards (traps 7 and 8)
@@ -82,7 +92,11 @@ def assert_same(ours: list[MatchStep], theirs: list[MatchStep]) -> None:
     ("name", "raw", "options"),
     [
         ("pz:mpe2.simple_tag_v3", simple_tag_v3, {}),
-        ("pz:pettingzoo.butterfly.knights_archers_zombies_v11", knights_archers_zombies_v11, {"spawn_delay": 3}),
+        (
+            "pz:pettingzoo.butterfly.knights_archers_zombies_v11",
+            knights_archers_zombies_v11,
+            {"spawn_delay": 3},
+        ),
         ("pz:magent2.environments.combined_arms_v6", combined_arms_v6, {"map_size": 16}),
     ],
 )
@@ -100,13 +114,16 @@ def test_no_reward_is_lost_nor_goes_to_another_when_agents_die(name, raw, option
         deaths |= {agent: t for agent, died in ended.items() if died}
     assert not env.agents and moments[-1].over
     assert earned(match, moments) == pytest.approx(sums, abs=1e-4) and any(sums.values())
-    assert len(set(deaths.values())) > 1 or name == "pz:mpe2.simple_tag_v3"  # not all at once: indices could shift
+    # not all at once: indices could shift
+    assert len(set(deaths.values())) > 1 or name == "pz:mpe2.simple_tag_v3"
     for team, spec in match.teams.items():
         for i, agent in enumerate(spec.agents):
             lived = [bool(moment.teams[team].alive[i]) for moment in moments]
             assert lived == [t <= deaths.get(agent, len(actions)) for t in range(len(moments))]
             assert all(
-                not moment.teams[team].obs[i].any() for moment in moments[:-1] if not moment.teams[team].alive[i]
+                not moment.teams[team].obs[i].any()
+                for moment in moments[:-1]
+                if not moment.teams[team].alive[i]
             )
 
 
@@ -130,7 +147,10 @@ def test_in_turns_every_reward_arrives_once_also_the_last(raw):
 
 
 def test_only_the_movers_action_counts_and_the_others_have_one():
-    match, env = open_match("pz:pettingzoo.classic.connect_four_v3", {"teams": "each"}), connect_four_v3.env()
+    match, env = (
+        open_match("pz:pettingzoo.classic.connect_four_v3", {"teams": "each"}),
+        connect_four_v3.env(),
+    )
     env.reset(seed=0)
     moment, seen = match.reset(0), []
     for move in [3, 3, 3, 3, 3, 3, 0]:  # fill a column
@@ -139,17 +159,22 @@ def test_only_the_movers_action_counts_and_the_others_have_one():
         np.testing.assert_array_equal(moment.teams[mover].legal[0], mask)
         np.testing.assert_array_equal(moment.teams[other].legal[0], np.arange(7) == 0)
         assert moment.teams[mover].alive[0] and moment.teams[other].alive[0]
-        moment = match.step({mover: np.array([move], np.int32), other: np.array([len(seen) % 7], np.int32)})
+        moment = match.step(
+            {mover: np.array([move], np.int32), other: np.array([len(seen) % 7], np.int32)}
+        )
         env.step(move)
         for agent in env.agents:
-            np.testing.assert_array_equal(moment.teams[agent].obs[0], env.observe(agent)["observation"].reshape(-1))
+            np.testing.assert_array_equal(
+                moment.teams[agent].obs[0], env.observe(agent)["observation"].reshape(-1)
+            )
         seen.append(mask[3])
     assert seen == [True] * 6 + [False]
     assert match.teams["player_0"].obs == 84  # the mask is no part of what is seen
 
 
 class Turns:
-    """Three agents in turn, by AEC's rules but without PettingZoo: one dies at its second turn, the rest run out."""
+    """Three agents in turn, by AEC's rules but without PettingZoo: one dies at its second turn, the
+    rest run out."""
 
     possible_agents = ["a_0", "a_1", "a_2"]
 
@@ -166,7 +191,10 @@ class Turns:
         self.agent_selection = "a_0"
         self.infos = {a: {} for a in self.agents}
         self.rewards = dict.fromkeys(self.agents, 0)
-        self.terminations, self.truncations = dict.fromkeys(self.agents, False), dict.fromkeys(self.agents, False)
+        self.terminations, self.truncations = (
+            dict.fromkeys(self.agents, False),
+            dict.fromkeys(self.agents, False),
+        )
 
     def observe(self, agent):
         return int(agent[-1]) + 1
@@ -181,7 +209,9 @@ class Turns:
                 del record[mover]
         else:
             self.moves += 1
-            self.rewards = {a: 10.0 * self.possible_agents.index(a) + self.moves for a in self.agents}
+            self.rewards = {
+                a: 10.0 * self.possible_agents.index(a) + self.moves for a in self.agents
+            }
             if self.moves == 4:
                 self.terminations["a_1"] = True  # a_0's doing; a_1 would be next
             if self.moves == 7:
@@ -194,11 +224,14 @@ def test_in_turns_the_dead_are_stepped_away_and_a_cut_end_is_none():
     match = adapt(Turns(), AdapterOptions())
     _, moments = episode(match, 0)
     glances = [moment.teams["a"] for moment in moments]
-    assert [glance.alive.tolist() for glance in glances] == [[True] * 3] * 4 + [[True, False, True]] * 4
+    assert [glance.alive.tolist() for glance in glances] == [[True] * 3] * 4 + [
+        [True, False, True]
+    ] * 4
     assert glances[4].discount.tolist() == [1, 0, 1] and glances[4].reward.tolist() == [4, 14, 24]
     assert glances[7].discount.tolist() == [1, 0, 1] and glances[7].reward.tolist() == [7, 0, 27]
     assert moments[7].over and len(moments) == 8
-    assert glances[4].legal.tolist() == [[True, False], [True, True], [True, True]]  # the dead: all, the mover: all
+    # the dead: all, the mover: all
+    assert glances[4].legal.tolist() == [[True, False], [True, True], [True, True]]
     assert glances[4].obs.argmax(-1).tolist() == [1, 0, 3] and not glances[4].obs[1].any()
 
 
@@ -206,12 +239,17 @@ def test_in_turns_the_dead_are_stepped_away_and_a_cut_end_is_none():
 
 
 class Lives(ParallelEnv):
-    """b_0 comes late and comes back; a_0 dies, a_1 is cut short, then b_0 dies and a_2's time runs out."""
+    """b_0 comes late and comes back; a_0 dies, a_1 is cut short, then b_0 dies and a_2's time runs
+    out."""
 
     metadata = {"name": "lives"}
     possible_agents = ["a_0", "a_1", "a_2", "b_0"]
     there = [[0, 1, 2], [0, 1, 2, 3], [1, 2, 3], [2], [2, 3], []]  # after each step
-    ends = {2: {0: "terminated"}, 3: {1: "truncated", 3: "terminated"}, 5: {2: "truncated", 3: "terminated"}}
+    ends = {
+        2: {0: "terminated"},
+        3: {1: "truncated", 3: "terminated"},
+        5: {2: "truncated", 3: "terminated"},
+    }
 
     def __init__(self, fault: str = ""):
         self.fault = fault
@@ -228,12 +266,16 @@ class Lives(ParallelEnv):
         return self._obs(self.agents), {a: {} for a in self.agents}
 
     def step(self, actions):
-        assert set(actions) == set(self.agents) and all(action in (-1, 0, 1) for action in actions.values())
+        assert set(actions) == set(self.agents) and all(
+            action in (-1, 0, 1) for action in actions.values()
+        )
         self.t += 1
         acted, self.agents = self.agents, [self.possible_agents[i] for i in self.there[self.t]]
         told = list(dict.fromkeys([*acted, *self.agents]))
         ends = {self.possible_agents[i]: how for i, how in self.ends.get(self.t, {}).items()}
-        terminated, truncated = ({a: ends.get(a) == how for a in told} for how in ("terminated", "truncated"))
+        terminated, truncated = (
+            {a: ends.get(a) == how for a in told} for how in ("terminated", "truncated")
+        )
         rewards = {a: 10.0 * self.possible_agents.index(a) + self.t for a in told}
         obs = self._obs(told)
         if self.fault and self.t == 2:
@@ -241,17 +283,34 @@ class Lives(ParallelEnv):
         return obs, rewards, terminated, truncated, {a: {} for a in told}
 
     def _obs(self, agents):
-        return {a: np.array([self.possible_agents.index(a) + 1, self.t], np.float32) for a in agents}
+        return {
+            a: np.array([self.possible_agents.index(a) + 1, self.t], np.float32) for a in agents
+        }
 
 
 FAULTS: dict[str, Any] = {
-    "nan": (lambda env, obs, rewards, ended: rewards.update(a_1=float("nan")), "the reward of a_1 is not finite"),
-    "inf": (lambda env, obs, rewards, ended: obs["a_2"].fill(np.inf), "the observation of a_2 is not finite"),
-    "shape": (lambda env, obs, rewards, ended: obs.update(a_2=np.zeros(3)), "observation of a_2 has shape (3,)"),
+    "nan": (
+        lambda env, obs, rewards, ended: rewards.update(a_1=float("nan")),
+        "the reward of a_1 is not finite",
+    ),
+    "inf": (
+        lambda env, obs, rewards, ended: obs["a_2"].fill(np.inf),
+        "the observation of a_2 is not finite",
+    ),
+    "shape": (
+        lambda env, obs, rewards, ended: obs.update(a_2=np.zeros(3)),
+        "observation of a_2 has shape (3,)",
+    ),
     "unseen": (lambda env, obs, rewards, ended: obs.pop("b_0"), "no observation for b_0"),
     "unpaid": (lambda env, obs, rewards, ended: rewards.pop("a_1"), "no reward for a_1"),
-    "word": (lambda env, obs, rewards, ended: rewards.update(a_1="much"), "the reward of a_1 is 'much'"),
-    "stranger": (lambda env, obs, rewards, ended: env.agents.append("c_0"), "c_0 plays and is not among"),
+    "word": (
+        lambda env, obs, rewards, ended: rewards.update(a_1="much"),
+        "the reward of a_1 is 'much'",
+    ),
+    "stranger": (
+        lambda env, obs, rewards, ended: env.agents.append("c_0"),
+        "c_0 plays and is not among",
+    ),
     "paid stranger": (lambda env, obs, rewards, ended: rewards.update(c_0=1), "c_0 is rewarded"),
     "vanished": (lambda env, obs, rewards, ended: ended.update(a_0=False), "a_0 left without"),
 }
@@ -269,7 +328,14 @@ def test_lives_come_and_go_with_their_last_rewards():
         [False, False, True],
         [False, False, True],  # time ran out: it could have gone on
     ]
-    assert [glance.alive.tolist() for glance in b] == [[False], [True], [True], [False], [True], [False]]
+    assert [glance.alive.tolist() for glance in b] == [
+        [False],
+        [True],
+        [True],
+        [False],
+        [True],
+        [False],
+    ]
     assert [glance.discount.tolist() for glance in a] == [
         [1, 1, 1],
         [1, 1, 1],
@@ -307,7 +373,10 @@ class Lingering(Lives):
 
 def test_who_has_ended_is_gone_even_if_still_listed():
     _, moments = episode(adapt(Lingering(), AdapterOptions()), 0)
-    assert [moment.teams["a"].alive.tolist() for moment in moments[:2]] == [[True] * 3, [False, True, True]]
+    assert [moment.teams["a"].alive.tolist() for moment in moments[:2]] == [
+        [True] * 3,
+        [False, True, True],
+    ]
     assert [moment.over for moment in moments] == [False, False, True]
     assert moments[2].teams["a"].discount.tolist() == [0, 1, 1]
 
@@ -360,7 +429,9 @@ def test_a_limit_cuts_without_ending():
 def test_a_team_of_unequal_agents_is_padded():
     match = open_match("pz:mpe2.simple_speaker_listener_v4", {"teams": "all"})
     spec, moment = match.teams["agent"], match.reset(0)
-    assert spec == Spec(("speaker_0", "listener_0"), 11, 14, Discrete(5), obs_sizes=(3, 11), action_sizes=(3, 5))
+    assert spec == Spec(
+        ("speaker_0", "listener_0"), 11, 14, Discrete(5), obs_sizes=(3, 11), action_sizes=(3, 5)
+    )
     assert moment.teams["agent"].legal.tolist() == [[True] * 3 + [False] * 2, [True] * 5]
     assert not moment.teams["agent"].obs[0, 3:].any() and moment.teams["agent"].obs[0, :3].any()
     with pytest.raises(Broken, match="speaker_0 was given action 4, it has 3"):
@@ -374,7 +445,10 @@ def test_teams_by_name_all_each_and_as_told():
         "adversary": ("adversary_0",),
         "agent": ("agent_0", "agent_1"),
     }
-    assert [(spec.rivals, spec.state, spec.joined) for spec in teams.values()] == [(10, 28, False), (5, 28, False)]
+    assert [(spec.rivals, spec.state, spec.joined) for spec in teams.values()] == [
+        (10, 28, False),
+        (5, 28, False),
+    ]
     assert list(open_match(name, {"teams": "each"}).teams) == ["adversary_0", "agent_0", "agent_1"]
     told = open_match(name, {"teams": "x:agent_1,adversary_*;y:agent_0"})
     assert {team: spec.agents for team, spec in told.teams.items()} == {
@@ -382,7 +456,8 @@ def test_teams_by_name_all_each_and_as_told():
         "y": ("agent_0",),
     }
     whole = open_match(name, {"teams": "all", "state": False}).teams["agent"]
-    assert (whole.obs_sizes, whole.state, whole.joined) == ((8, 10, 10), 28, False)  # padded: not just side by side
+    # padded: not just side by side
+    assert (whole.obs_sizes, whole.state, whole.joined) == ((8, 10, 10), 28, False)
     assert open_match("pz:mpe2.simple_spread_v3", {"state": False}).teams["agent"].joined
     assert not open_match("pz:mpe2.simple_spread_v3", {}).teams["agent"].joined
 
@@ -462,15 +537,20 @@ def test_observations_of_every_kind_become_rows():
     value = {"b": 2, "a": np.array([1, 0], np.int8), "c": (np.array([0.5], np.float32), 1)}
     mask = np.array([0, 1, 1], np.int8)
     env = Odd(
-        spaces.Dict({**inner, "action_mask": spaces.MultiBinary(3)}), spaces.Discrete(3), {**value, "action_mask": mask}
+        spaces.Dict({**inner, "action_mask": spaces.MultiBinary(3)}),
+        spaces.Discrete(3),
+        {**value, "action_mask": mask},
     )
     moment = adapt(env, AdapterOptions()).reset(0)
     flat = spaces.flatten(spaces.Dict(inner), value)
     np.testing.assert_array_equal(moment.teams["agent"].obs, [flat])
     assert (
-        moment.teams["agent"].legal.tolist() == [[False, True, True]] and moment.teams["agent"].obs.dtype == np.float32
+        moment.teams["agent"].legal.tolist() == [[False, True, True]]
+        and moment.teams["agent"].obs.dtype == np.float32
     )
-    told = adapt(Odd(SIGHT, spaces.Discrete(3), info={"action_mask": mask}), AdapterOptions()).reset(0)
+    told = adapt(
+        Odd(SIGHT, spaces.Discrete(3), info={"action_mask": mask}), AdapterOptions()
+    ).reset(0)
     assert told.teams["agent"].legal.tolist() == [[False, True, True]]
 
 
@@ -505,7 +585,10 @@ def test_several_agents_in_one_gymnasium_environment():
     assert total > 0
     rware = open_match("gym:rware:rware-tiny-2ag-v2", {"limit": 4})
     assert len(episode(rware, 0)[1]) == 5 and rware.teams["agent"].n == 2
-    shared = adapt(Odd(spaces.Tuple([SIGHT] * 2), spaces.Tuple([spaces.Discrete(2)] * 2), reward=3.0), AdapterOptions())
+    shared = adapt(
+        Odd(spaces.Tuple([SIGHT] * 2), spaces.Tuple([spaces.Discrete(2)] * 2), reward=3.0),
+        AdapterOptions(),
+    )
     shared.reset(0)
     assert shared.step({"agent": np.zeros(2, np.int32)}).teams["agent"].reward.tolist() == [3, 3]
 
@@ -562,12 +645,18 @@ def test_there_and_back_again(name, options):
         parallel_seed_test(lambda: as_parallel_env(open_match(name, options)), num_cycles=40)
     plain, teams = open_match(name, options), options.get("teams", "")
     back = adapt(as_parallel_env(open_match(name, options)), AdapterOptions(teams=teams))
-    assert plain.teams == {team: replace(spec, joined=plain.teams[team].joined) for team, spec in back.teams.items()}
+    assert plain.teams == {
+        team: replace(spec, joined=plain.teams[team].joined) for team, spec in back.teams.items()
+    }
     assert_same(episode(plain, 4)[1], episode(back, 4)[1])
 
 
 def test_pictures_are_drawn_when_asked():
-    for name in ("pz:mpe2.simple_spread_v3", "pz:pettingzoo.classic.connect_four_v3", "gym:CartPole-v1"):
+    for name in (
+        "pz:mpe2.simple_spread_v3",
+        "pz:pettingzoo.classic.connect_four_v3",
+        "gym:CartPole-v1",
+    ):
         match = open_match(name, {}, render=True)
         match.reset(0)
         picture = match.render()
@@ -578,9 +667,13 @@ def test_pictures_are_drawn_when_asked():
 def test_the_workers_need_no_jax():
     modules = ("pettingzoo_aec", "gymnasium", "to_pettingzoo", "pettingzoo", "options")
     code = (
-        f"import sys; import {', '.join(f'shoal.envs.adapters.{one}' for one in modules)}; print('jax' in sys.modules)"
+        f"import sys; import {', '.join(f'shoal.envs.adapters.{one}' for one in modules)};"
+        f" print('jax' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
+        == "False"
+    )
 
 
 # What a user reads who made a mistake
@@ -601,36 +694,77 @@ TWO = spaces.Tuple([SIGHT, SIGHT])
 @pytest.mark.parametrize(
     ("name", "options", "says"),
     [
-        ("nonsense", {}, "There is no environment 'nonsense'; from outside there are pz:<module>, gym:<id>"),
+        (
+            "nonsense",
+            {},
+            "There is no environment 'nonsense'; from outside there are pz:<module>, gym:<id>",
+        ),
         ("pz:", {}, "There is no environment 'pz:'"),
         ("pz:mpe2.simple_spred_v3", {}, "did you mean 'mpe2.simple_spread_v3'?"),
         ("pz:mpe2", {}, "mpe2 has neither parallel_env nor env"),
-        ("pz:mpe2.simple_spread_v3", {"M": 5}, "pz:mpe2.simple_spread_v3 does not take the options M=5:"),
+        (
+            "pz:mpe2.simple_spread_v3",
+            {"M": 5},
+            "pz:mpe2.simple_spread_v3 does not take the options M=5:",
+        ),
         ("gym:CartPol-v1", {}, "Gymnasium cannot make 'CartPol-v1':"),
         ("gym:nowhere:CartPole-v1", {}, "There is no module 'nowhere'"),
         ("gym:CartPole-v1", {"poles": 2}, "gym:CartPole-v1 does not take the options poles=2:"),
         ("..:x", {}, "'..' cannot be imported"),
         ("no_such_module:make", {}, "There is no module 'no_such_module'"),
         ("test_adapters:od", {}, "test_adapters has no function 'od', did you mean 'odd'?"),
-        ("test_adapters:Path", {}, "is neither a PettingZoo, Gymnasium or SMAC environment nor a Match"),
+        (
+            "test_adapters:Path",
+            {},
+            "is neither a PettingZoo, Gymnasium or SMAC environment nor a Match",
+        ),
         ("gym:CartPole-v1", {"limit": -1}, "limit must be a whole number of at least 0, not -1."),
         ("gym:CartPole-v1", {"swap": 1}, "swap must be True or False, not 1."),
         ("gym:CartPole-v1", {"teams": 2}, "teams must be a text"),
         ("gym:CartPole-v1", {"teams": "both"}, "teams must be empty, all, each or like"),
-        ("gym:CartPole-v1", {"swap": True}, "swap needs two teams of equal agents, and here play agent"),
+        (
+            "gym:CartPole-v1",
+            {"swap": True},
+            "swap needs two teams of equal agents, and here play agent",
+        ),
         ("pz:mpe2.simple_tag_v3", {"swap": True}, "swap needs two teams of equal agents"),
         ("pz:mpe2.simple_tag_v3", {"teams": "x:agent_0"}, "it names adversary_0 0 times"),
         ("pz:mpe2.simple_tag_v3", {"teams": "x:*;y:agent_0"}, "it names agent_0 2 times"),
-        ("pz:mpe2.simple_tag_v3", {"teams": "x:red_0"}, "teams puts 'red_0' into x, the agents are adversary_0"),
-        ("test_adapters:odd", {"done": spaces.Box(-np.inf, 1, (2,))}, "have no finite bounds: wrap the environment"),
-        ("test_adapters:odd", {"done": spaces.Box(0, 3, (2,), np.int32)}, "make it a MultiDiscrete"),
-        ("test_adapters:odd", {"done": spaces.MultiBinary(13)}, "have 8192 combinations, more than 4096"),
-        ("test_adapters:odd", {"done": spaces.Dict({"a": SIGHT})}, "are none of Discrete, MultiDiscrete"),
-        ("test_adapters:odd", {"seen": spaces.Sequence(SIGHT)}, "have no fixed size: wrap the environment"),
+        (
+            "pz:mpe2.simple_tag_v3",
+            {"teams": "x:red_0"},
+            "teams puts 'red_0' into x, the agents are adversary_0",
+        ),
+        (
+            "test_adapters:odd",
+            {"done": spaces.Box(-np.inf, 1, (2,))},
+            "have no finite bounds: wrap the environment",
+        ),
+        (
+            "test_adapters:odd",
+            {"done": spaces.Box(0, 3, (2,), np.int32)},
+            "make it a MultiDiscrete",
+        ),
+        (
+            "test_adapters:odd",
+            {"done": spaces.MultiBinary(13)},
+            "have 8192 combinations, more than 4096",
+        ),
+        (
+            "test_adapters:odd",
+            {"done": spaces.Dict({"a": SIGHT})},
+            "are none of Discrete, MultiDiscrete",
+        ),
+        (
+            "test_adapters:odd",
+            {"seen": spaces.Sequence(SIGHT)},
+            "have no fixed size: wrap the environment",
+        ),
         (
             "test_adapters:odd",
             {"seen": TWO, "done": spaces.Tuple([SIGHT, spaces.Discrete(2)])},
-            "Team agent has agents with discrete and agents with real actions: split it with --env.teams",
+            "Team agent has agents with discrete and agents with real actions: split it with"
+            " --env.teams",
         ),
         (
             "test_adapters:odd",
@@ -677,7 +811,11 @@ def test_a_bug_in_ones_own_environment_shows_with_its_traceback():
     ) as caught:
         open_match("test_adapters:fails", {})
     assert "raise TypeError" in caught.value.detail
-    with pytest.raises(ShoalError, match=r"test_adapters:odd cannot be drawn: give it an argument render_mode"):
+    with pytest.raises(
+        ShoalError,
+        match=r"test_adapters:odd cannot be drawn: give it an"
+        r" argument render_mode",
+    ):
         open_match("test_adapters:odd", {}, render=True)
 
 
@@ -690,7 +828,11 @@ def test_a_match_is_taken_as_it_is():
 
 @with_pages
 def test_the_example_of_the_docs_runs(tmp_path, monkeypatch):
-    example = next(code for code in re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.S) if "def make" in code)
+    example = next(
+        code
+        for code in re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.S)
+        if "def make" in code
+    )
     assert len(example.splitlines()) <= 45
     (tmp_path / "catch.py").write_text(example)
     monkeypatch.chdir(tmp_path)
@@ -699,4 +841,6 @@ def test_the_example_of_the_docs_runs(tmp_path, monkeypatch):
     lengths = [len(episode(match, seed)[1]) for seed in range(20)]
     assert max(lengths) <= 31 and min(lengths) < 31  # some are caught, none goes on for ever
     parallel_api_test(as_parallel_env(match), num_cycles=50)
-    assert_same(episode(match, 1)[1], episode(open_match("catch:make", {"size": 4, "limit": 30}), 1)[1])
+    assert_same(
+        episode(match, 1)[1], episode(open_match("catch:make", {"size": 4, "limit": 30}), 1)[1]
+    )

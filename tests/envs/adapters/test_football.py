@@ -14,7 +14,10 @@ from shoal.envs.check import check
 from shoal.envs.host.match import Hosted, Match, MatchStep
 
 if importlib.util.find_spec("gfootball") is None:
-    pytest.skip("gfootball takes 13 minutes to compile (docs/other-environments.md)", allow_module_level=True)
+    pytest.skip(
+        "gfootball takes 13 minutes to compile (docs/other-environments.md)",
+        allow_module_level=True,
+    )
 
 IDLE, RIGHT, PASS, SHOT, SLIDE = 0, 5, 11, 12, 16
 TOWARDS = (5, 4, 3, 2, 1, 8, 7, 6)  # right, then anticlockwise
@@ -43,16 +46,23 @@ def noise(match: Match, seed: int, steps: int) -> list[MatchStep]:
     """Random play until the end, or for so long."""
     rng, moments = np.random.default_rng(seed), [match.reset(seed)]
     while not moments[-1].over and len(moments) <= steps:
-        moments.append(match.step({team: rng.integers(0, 19, spec.n) for team, spec in match.teams.items()}))
+        moments.append(
+            match.step({team: rng.integers(0, 19, spec.n) for team, spec in match.teams.items()})
+        )
     return moments
 
 
 def chase(obs: np.ndarray, rng: np.random.Generator, slide: float = 0.0) -> np.ndarray:
     """Actions of a team that runs to the ball, and slides when it is as near as that."""
     own = obs[:, 97:108].argmax(-1)
-    way = obs[:, 88:90] - np.take_along_axis(obs[:, :22].reshape(-1, 11, 2), own[:, None, None], 1)[:, 0]
+    way = (
+        obs[:, 88:90]
+        - np.take_along_axis(obs[:, :22].reshape(-1, 11, 2), own[:, None, None], 1)[:, 0]
+    )
     turn = np.round(np.arctan2(-way[:, 1], way[:, 0]) / (np.pi / 4)).astype(int) % 8
-    run = np.where(rng.random(len(obs)) < 0.9, np.take(TOWARDS, turn), rng.integers(0, 19, len(obs)))
+    run = np.where(
+        rng.random(len(obs)) < 0.9, np.take(TOWARDS, turn), rng.integers(0, 19, len(obs))
+    )
     return np.where(np.abs(way).max(-1) < slide, SLIDE, run)
 
 
@@ -163,7 +173,9 @@ def test_equal_seeds_open_equal_episodes_whatever_was_played_before():
 
 def test_either_side_kicks_off():
     match = game("5_vs_5")
-    fronts = {round(float(match.reset(seed).teams["left"].obs[0, 2:22:2].max()), 2) for seed in range(4)}
+    fronts = {
+        round(float(match.reset(seed).teams["left"].obs[0, 2:22:2].max()), 2) for seed in range(4)
+    }
     assert len(fronts) == 2  # at the ball, or a little behind it
     match.close()
 
@@ -172,14 +184,17 @@ def test_the_right_sees_the_field_from_its_own_side():
     match = game("5_vs_5", right=4)
     moment = noise(match, 3, 30)[-1]
     left, right = moment.teams["left"].obs[0], moment.teams["right"].obs[0]
-    own, theirs, ball = slice(0, 10), slice(44, 54), slice(88, 90)  # x and y of five, of five, of the ball
+    # x and y of five, of five, of the ball
+    own, theirs, ball = slice(0, 10), slice(44, 54), slice(88, 90)
     np.testing.assert_allclose(right[own], -left[theirs])
     np.testing.assert_allclose(right[theirs], -left[own])
     np.testing.assert_allclose(right[ball], -left[ball])
     match.close()
 
 
-@pytest.mark.skipif(shutil.which("xvfb-run") is None, reason="pictures need a screen, such as xvfb's")
+@pytest.mark.skipif(
+    shutil.which("xvfb-run") is None, reason="pictures need a screen, such as xvfb's"
+)
 def test_it_can_be_drawn():
     script = f"""
 from shoal.envs.adapters import open_match
@@ -193,5 +208,10 @@ assert picture.shape == (180, 320, 3) and picture.dtype == np.uint8, picture.sha
 assert picture.std() > 5, "nothing to be seen"
 assert (picture[..., 1] > picture[..., 2]).mean() > 0.5, "the field is not green"
 """
-    ran = subprocess.run(["xvfb-run", "-a", sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        ["xvfb-run", "-a", sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr

@@ -1,4 +1,5 @@
-"""Badly behaved environments: each is told in one sentence which rule it breaks, in training and by check-env."""
+"""Badly behaved environments: each is told in one sentence which rule it breaks, in training and by
+check-env."""
 
 from __future__ import annotations
 
@@ -51,7 +52,11 @@ class Well:
         told, over = self.agents, self.taken >= LENGTH
         obs = self.seen()
         self.agents = [] if over else told
-        return obs, *(dict.fromkeys(told, value) for value in (1.0, over, False)), {agent: {} for agent in told}
+        return (
+            obs,
+            *(dict.fromkeys(told, value) for value in (1.0, over, False)),
+            {agent: {} for agent in told},
+        )
 
     def close(self):
         pass
@@ -89,7 +94,11 @@ def told(change: Callable[[Any, list], Any]) -> Callable[[], Any]:
 
 
 def masked(*mask: float) -> Callable[[], Any]:
-    return told(lambda env, answer: answer.__setitem__(4, {agent: {"action_mask": mask} for agent in answer[0]}))
+    return told(
+        lambda env, answer: answer.__setitem__(
+            4, {agent: {"action_mask": mask} for agent in answer[0]}
+        )
+    )
 
 
 def alone(**parts: Any) -> Callable[[], Any]:
@@ -122,7 +131,8 @@ class Unannounced:
 
     agents: Any = ()
     observation_space, action_space, step, seen, close = (
-        getattr(Well, name) for name in ("observation_space", "action_space", "step", "seen", "close")
+        getattr(Well, name)
+        for name in ("observation_space", "action_space", "step", "seen", "close")
     )
 
     def reset(self, seed=None, options=None):
@@ -132,67 +142,159 @@ class Unannounced:
 BAD: dict[str, tuple[Callable[[], Any], str]] = {
     # before anything is played
     "no possible_agents": (Unannounced, "PettingZoo's environments have possible_agents"),
-    "a method": (changed(possible_agents=lambda self: ["a_0"]), "a list of all who may ever play, .*a function"),
-    "nobody ever": (changed(possible_agents=[]), r"PettingZoo's ParallelEnv has possible_agents.*\[\]"),
+    "a method": (
+        changed(possible_agents=lambda self: ["a_0"]),
+        "a list of all who may ever play, .*a function",
+    ),
+    "nobody ever": (
+        changed(possible_agents=[]),
+        r"PettingZoo's ParallelEnv has"
+        r" possible_agents.*\[\]",
+    ),
     "twice": (changed(possible_agents=["a_0", "a_0"]), "possible_agents names 'a_0' twice"),
     "alike": (changed(possible_agents=["1", 1]), "possible_agents names '1' twice"),
     "a property": (
         changed(observation_space=property(lambda self: Well.space)),
         r"has a method observation_space, not a Box: write def observation_space\(self, agent\)",
     ),
-    "spaces by agent": (changed(action_space={"a_0": None}), r"a dict: write def action_space\(self, agent\)"),
+    "spaces by agent": (
+        changed(action_space={"a_0": None}),
+        r"a dict: write def"
+        r" action_space\(self, agent\)",
+    ),
     "one space": (
         changed(observation_space=lambda self, agent: {"a_0": Well.space}[agent]),
         r"observation_space\('a_1'\) fails, every one of possible_agents needs a space",
     ),
-    "no space": (changed(action_space=lambda self, agent: None), r"action_space\('a_0'\) of.*gymnasium.spaces.*None"),
-    "a class": (changed(action_space=lambda self, agent: spaces.Discrete), "must be a space of gymnasium.spaces"),
-    "a function": (alone(observation_space=lambda self: 0), "observation_space of Gymnasium's Env.*not a function"),
-    "seedless": (changed(reset=lambda self: Well.reset(self)), r"takes a seed: write def reset\(self, seed=None"),
-    "seedless alone": (alone(reset=lambda self: Alone.reset(self)), "reset of Gymnasium's Env takes a seed"),
+    "no space": (
+        changed(action_space=lambda self, agent: None),
+        r"action_space\('a_0'\)"
+        r" of.*gymnasium.spaces.*None",
+    ),
+    "a class": (
+        changed(action_space=lambda self, agent: spaces.Discrete),
+        "must be a space of gymnasium.spaces",
+    ),
+    "a function": (
+        alone(observation_space=lambda self: 0),
+        "observation_space of Gymnasium's Env.*not a function",
+    ),
+    "seedless": (
+        changed(reset=lambda self: Well.reset(self)),
+        r"takes a seed: write def"
+        r" reset\(self, seed=None",
+    ),
+    "seedless alone": (
+        alone(reset=lambda self: Alone.reset(self)),
+        "reset of Gymnasium's Env takes a seed",
+    ),
     "seedless inside": (
         lambda: gymnasium.wrappers.TimeLimit(alone(reset=lambda self: Alone.reset(self))(), 9),
         "reset of Gymnasium.s Env takes a seed",
     ),
     "text": (changed(space=spaces.Text(5)), "no fixed size"),
-    "text inside": (changed(space=spaces.Dict(word=spaces.Text(5), number=Well.space)), "no fixed size"),
+    "text inside": (
+        changed(space=spaces.Dict(word=spaces.Text(5), number=Well.space)),
+        "no fixed size",
+    ),
     "closeless": (Closeless, r"has no close\(\), which .*write def close\(self\): pass"),
     # what reset gives
-    "old reset": (changed(reset=lambda self, seed=None: Well.reset(self)[0]), "gives observations and infos, not a di"),
-    "old reset alone": (alone(reset=lambda self, seed=None: Alone.reset(self)[0]), "gives an observation and an info"),
-    "nothing": (changed(reset=lambda self, seed=None: None), "gives observations and infos, not None"),
+    "old reset": (
+        changed(reset=lambda self, seed=None: Well.reset(self)[0]),
+        "gives observations and infos, not a di",
+    ),
+    "old reset alone": (
+        alone(reset=lambda self, seed=None: Alone.reset(self)[0]),
+        "gives an observation and an info",
+    ),
+    "nothing": (
+        changed(reset=lambda self, seed=None: None),
+        "gives observations and infos, not None",
+    ),
     "nobody listed": (reset_then(gone), "has agents, a list of who plays now, and here it is None"),
     "nobody comes": (reset_then(lambda env: env.agents.clear()), "nobody plays after reset"),
     # what step gives
-    "four": (changed(step=lambda self, actions: Well.step(self, actions)[:4]), "step gives 4 things, not observations"),
+    "four": (
+        changed(step=lambda self, actions: Well.step(self, actions)[:4]),
+        "step gives 4 things, not observations",
+    ),
     "none": (changed(step=lambda self, actions: None), "step gives None, not observations"),
-    "four alone": (alone(step=lambda self, action: Alone.step(self, action)[:4]), "Gymnasium's Env"),
-    "list": (told(lambda env, answer: answer.__setitem__(1, [1, 1])), "the rewards must be a dictionary by agent"),
+    "four alone": (
+        alone(step=lambda self, action: Alone.step(self, action)[:4]),
+        "Gymnasium's Env",
+    ),
+    "list": (
+        told(lambda env, answer: answer.__setitem__(1, [1, 1])),
+        "the rewards must be a dictionary by agent",
+    ),
     "unpaid": (told(lambda env, answer: answer[1].pop("a_1")), "no reward for a_1"),
-    "array": (told(lambda env, answer: answer[1].update(a_0=np.ones(2))), "the reward of a_0 is array"),
-    "stranger": (told(lambda env, answer: answer[0].update(b_9=0)), "b_9 is observed and is not among"),
-    "blind": (told(lambda env, answer: answer[0].update(a_0=None)), "the observation of a_0 is None"),
-    "words": (told(lambda env, answer: answer[2].update(a_0="False")), "the termination of a_0 must be True or False"),
+    "array": (
+        told(lambda env, answer: answer[1].update(a_0=np.ones(2))),
+        "the reward of a_0 is array",
+    ),
+    "stranger": (
+        told(lambda env, answer: answer[0].update(b_9=0)),
+        "b_9 is observed and is not among",
+    ),
+    "blind": (
+        told(lambda env, answer: answer[0].update(a_0=None)),
+        "the observation of a_0 is None",
+    ),
+    "words": (
+        told(lambda env, answer: answer[2].update(a_0="False")),
+        "the termination of a_0 must be True or False",
+    ),
     "words alone": (
         alone(step=lambda self, action: (*Alone.step(self, action)[:3], "False", {})),
         "the truncation of agent_0 must be True or False, not 'False'",
     ),
-    "half": (told(lambda env, answer: answer[3].update(a_1=0.5)), "the truncation of a_1 must be True or False"),
+    "half": (
+        told(lambda env, answer: answer[3].update(a_1=0.5)),
+        "the truncation of a_1 must be True or False",
+    ),
     "logits": (masked(-1.5, 2.0), r"the action mask of a_0 must be 1 .* not \[-1.5, 2.0\]"),
     "long mask": (masked(1, 1, 1), r"the action mask of a_0 has shape \(3,\), it has 2 actions"),
     "not a number": (masked(np.nan, 1), "the action mask of a_0 must be 1"),
     # what does not survive the cast
-    "float image": (changed(space=IMAGE, shown=np.full((8, 8, 3), 0.5)), "outside its space.*float64 from 0.5 to 0.5"),
-    "wide image": (changed(space=IMAGE, shown=np.full((8, 8, 3), 300)), "lies outside its space.*from 300 to 300"),
-    "low image": (changed(space=IMAGE, shown=np.full((8, 8, 3), -1)), "lies outside its space.*from -1 to -1"),
-    "wide byte": (changed(space=spaces.Box(0, 255, (1,), np.uint8), shown=np.array([256])), "lies outside its space"),
-    "below": (changed(space=spaces.Discrete(3), shown=0, later=-1), r"lies outside its space Discrete\(3\): -1"),
-    "above": (changed(space=spaces.Discrete(3), shown=0, later=3), r"lies outside its space Discrete\(3\): 3"),
+    "float image": (
+        changed(space=IMAGE, shown=np.full((8, 8, 3), 0.5)),
+        "outside its space.*float64 from 0.5 to 0.5",
+    ),
+    "wide image": (
+        changed(space=IMAGE, shown=np.full((8, 8, 3), 300)),
+        "lies outside its space.*from 300 to 300",
+    ),
+    "low image": (
+        changed(space=IMAGE, shown=np.full((8, 8, 3), -1)),
+        "lies outside its space.*from -1 to -1",
+    ),
+    "wide byte": (
+        changed(space=spaces.Box(0, 255, (1,), np.uint8), shown=np.array([256])),
+        "lies outside its space",
+    ),
+    "below": (
+        changed(space=spaces.Discrete(3), shown=0, later=-1),
+        r"lies outside its space"
+        r" Discrete\(3\): -1",
+    ),
+    "above": (
+        changed(space=spaces.Discrete(3), shown=0, later=3),
+        r"lies outside its space"
+        r" Discrete\(3\): 3",
+    ),
     "between": (changed(space=spaces.Discrete(3), shown=0, later=1.5), "lies outside its space"),
-    "low part": (changed(space=spaces.MultiDiscrete([3, 2]), shown=np.array([-1, 0])), "lies outside its space"),
-    "a bit of 2": (changed(space=spaces.MultiBinary(2), shown=np.array([0, 2])), "lies outside its space"),
+    "low part": (
+        changed(space=spaces.MultiDiscrete([3, 2]), shown=np.array([-1, 0])),
+        "lies outside its space",
+    ),
+    "a bit of 2": (
+        changed(space=spaces.MultiBinary(2), shown=np.array([0, 2])),
+        "lies outside its space",
+    ),
     "inside": (
-        changed(space=spaces.Dict(x=spaces.Box(0, 255, (1,), np.uint8)), shown={"x": np.array([0.5])}),
+        changed(
+            space=spaces.Dict(x=spaces.Box(0, 255, (1,), np.uint8)), shown={"x": np.array([0.5])}
+        ),
         "lies outside its space",
     ),
 }
@@ -207,7 +309,9 @@ GOOD: dict[str, Callable[[], Any]] = {
     "numpy's flags": told(lambda env, answer: answer[2].update(a_0=np.bool_(answer[2]["a_0"]))),
     "float masks": masked(1.0, 0.0),
     "no infos": told(lambda env, answer: answer.__setitem__(4, None)),
-    "a flag in an array": alone(step=lambda self, action: (*Alone.step(self, action)[:3], np.array([False]), {})),
+    "a flag in an array": alone(
+        step=lambda self, action: (*Alone.step(self, action)[:3], np.array([False]), {})
+    ),
 }
 
 

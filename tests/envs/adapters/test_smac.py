@@ -74,7 +74,10 @@ def play(game: SmacMatch, seed: int, policy=any_legal) -> tuple[list[MatchStep],
 def charge(moment: MatchStep, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Hit whoever can be hit, else walk on."""
     legal = moment.teams[TEAM].legal
-    best = [int(np.flatnonzero(row)[-1]) if row[6:].any() else 4 if row[4] else 1 if row[1] else 0 for row in legal]
+    best = [
+        int(np.flatnonzero(row)[-1]) if row[6:].any() else 4 if row[4] else 1 if row[1] else 0
+        for row in legal
+    ]
     return {TEAM: np.array(best, np.int32)}
 
 
@@ -120,7 +123,9 @@ def test_the_end_of_a_battle_is_the_end_of_the_task():
 
 
 @pytest.mark.parametrize(
-    ("options", "length"), [({"episode_limit": 4}, 4), ({"limit": 3}, 3)], ids=["of the battle", "ours"]
+    ("options", "length"),
+    [({"episode_limit": 4}, 4), ({"limit": 3}, 3)],
+    ids=["of the battle", "ours"],
 )
 def test_a_limit_is_truncation_not_termination(options, length):
     moments, _ = play(match(**options), 0)

@@ -1,4 +1,5 @@
-"""Environments are watched: whatever one does in its process, the command says so in a sentence, and nothing stays."""
+"""Environments are watched: whatever one does in its process, the command says so in a sentence,
+and nothing stays."""
 
 from __future__ import annotations
 
@@ -48,11 +49,15 @@ def alive(pid: int) -> bool:
 
 
 def sleepers(mark: str) -> list[str]:
-    """Processes that sleep and were started from an environment with that mark among its variables."""
+    """Processes that sleep and were started from an environment with that mark among its
+    variables."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            if b"sleep" in (place / "cmdline").read_bytes() and mark.encode() in (place / "environ").read_bytes():
+            if (
+                b"sleep" in (place / "cmdline").read_bytes()
+                and mark.encode() in (place / "environ").read_bytes()
+            ):
                 found.append(place.name)
         except OSError:
             pass
@@ -66,7 +71,11 @@ def sleepers(mark: str) -> list[str]:
         ("exits", "init", "vices:make cannot be opened: SystemExit"),
         ("ends", "init", r"vices:make cannot be opened: it ends the process \(exit code 7\)"),
         ("crashes", "init", r"vices:make cannot be opened: it ends the process \(SIGSEGV\)"),
-        ("hangs", "init", "vices:make cannot be opened: it does not return from _hangs|make|__init__ within 1 s"),
+        (
+            "hangs",
+            "init",
+            "vices:make cannot be opened: it does not return from _hangs|make|__init__ within 1 s",
+        ),
     ],
 )
 def test_a_constructor_that_fails_is_one_sentence(
@@ -95,13 +104,38 @@ def test_what_it_does_when_it_is_closed_is_not_our_affair(
         ("ends", "reset", "It leaves the process alone.", "it ends the process (exit code 7)"),
         ("crashes", "step", "It leaves the process alone.", "it ends the process (SIGSEGV)"),
         ("hangs", "init", "Every call returns in time.", "it does not return from make within 1 s"),
-        ("hangs", "reset", "Every call returns in time.", "it does not return from reset within 1 s"),
+        (
+            "hangs",
+            "reset",
+            "Every call returns in time.",
+            "it does not return from reset within 1 s",
+        ),
         ("hangs", "step", "Every call returns in time.", "it does not return from step within 1 s"),
-        ("hangs", "close", "Every call returns in time.", "it does not return from close within 1 s"),
+        (
+            "hangs",
+            "close",
+            "Every call returns in time.",
+            "it does not return from close within 1 s",
+        ),
         ("raises", "close", "It plays without an error.", "the environment fell over"),
-        ("thread", "reset", "It leaves no threads behind.", "it leaves a thread that does not end: endless"),
-        ("child", "step", "It leaves no child processes behind.", "it leaves child processes: sleep ("),
-        ("orphan", "step", "It leaves no child processes behind.", "it leaves child processes: sleep ("),
+        (
+            "thread",
+            "reset",
+            "It leaves no threads behind.",
+            "it leaves a thread that does not end: endless",
+        ),
+        (
+            "child",
+            "step",
+            "It leaves no child processes behind.",
+            "it leaves child processes: sleep (",
+        ),
+        (
+            "orphan",
+            "step",
+            "It leaves no child processes behind.",
+            "it leaves child processes: sleep (",
+        ),
     ],
 )
 def test_check_env_names_what_is_done_to_its_process(
@@ -140,7 +174,14 @@ def test_check_env_finds_agents_whose_order_is_another_in_every_process(
     )
 
 
-SMALL = {"steps": 40, "games": 2, "window": 10, "minibatches": 1, "evaluations": 0, "eval_episodes": 2}
+SMALL = {
+    "steps": 40,
+    "games": 2,
+    "window": 10,
+    "minibatches": 1,
+    "evaluations": 0,
+    "eval_episodes": 2,
+}
 
 
 VICES = ("what", "where", "lock", "note", "size", "endless", "limit", "kept")
@@ -148,7 +189,9 @@ VICES = ("what", "where", "lock", "note", "size", "endless", "limit", "kept")
 
 def train(tmp_path: Path, env: str = "vices:make", **how: Any) -> shoal.api.Result:
     vice = {name: how.pop(name) for name in list(how) if name in VICES}
-    options: dict[str, Any] = SMALL | TINY | {"out": str(tmp_path), "name": "run", "quiet": True} | how
+    options: dict[str, Any] = (
+        SMALL | TINY | {"out": str(tmp_path), "name": "run", "quiet": True} | how
+    )
     return shoal.train("ppo", env, env=vice, preset=False, **options)
 
 
@@ -190,12 +233,17 @@ def until(true: Any, seconds: float = 100.0) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("words", ["train ppo vices:make --workers 1 --out out", "check-env vices:make"])
+@pytest.mark.parametrize(
+    "words", ["train ppo vices:make --workers 1 --out out", "check-env vices:make"]
+)
 @pytest.mark.parametrize("where", ["init", "reset", "close"])
-def test_ctrl_c_ends_a_command_whose_environment_hangs(words: str, where: str, tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_command_whose_environment_hangs(
+    words: str, where: str, tmp_path: Path
+) -> None:
     """At once: not after its patience."""
     if words.startswith("train") and where == "close":
-        words += " --steps 40 --games 2 --window 10 --eval-episodes 1"  # there it hangs when who plays is known
+        # there it hangs when who plays is known
+        words += " --steps 40 --games 2 --window 10 --eval-episodes 1"
     note = tmp_path / "note"
     run = command(tmp_path, f"{words} --env.what hangs --env.where {where} --env.note {note}")
     try:
@@ -210,7 +258,9 @@ def test_ctrl_c_ends_a_command_whose_environment_hangs(words: str, where: str, t
 def test_children_of_an_environment_end_when_the_command_is_killed(tmp_path: Path) -> None:
     note, mark = tmp_path / "note", f"shoal-{os.getpid()}-killed"
     run = command(
-        tmp_path, f"train ppo vices:make --env.what orphan --env.where reset --env.note {note} --out out", mark
+        tmp_path,
+        f"train ppo vices:make --env.what orphan --env.where reset --env.note {note} --out out",
+        mark,
     )
     try:
         until(lambda: bool(sleepers(mark)))
@@ -236,13 +286,17 @@ def test_an_environment_that_exits_is_a_fault(workers: int, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_agents_in_another_order_are_refused_by_name(workers: int, tmp_path: Path) -> None:
-    sentence = r"vices:shuffled is not the same each time it is made: team 'a' has the agents a_., a_., where it had"
+    sentence = (
+        r"vices:shuffled is not the same each time it is made: team 'a' has the agents a_.,"
+        r" a_., where it had"
+    )
     with pytest.raises(ShoalError, match=sentence):
         train(tmp_path, "vices:shuffled", kept=str(tmp_path / "kept"), workers=workers)
 
 
 def test_an_environment_that_may_exist_only_once_can_be_trained_on(tmp_path: Path) -> None:
-    """With `alone`: training's is closed for every evaluation and begins a new episode after it, without a fault."""
+    """With `alone`: training's is closed for every evaluation and begins a new episode after it,
+    without a fault."""
     lock = str(tmp_path / "lock")
     sizes = {"games": 1, "workers": 1, "evaluations": 2, "window": 12, "steps": 96}
     with pytest.raises(ShoalError, match="Resource temporarily unavailable"):
@@ -251,36 +305,77 @@ def test_an_environment_that_may_exist_only_once_can_be_trained_on(tmp_path: Pat
     assert result.steps >= 96 and result.scores["agent"] == 5.0
     assert not (tmp_path / "run" / "faults.jsonl").exists()
     assert shoal.load(result.path, trust=True).evaluate(3).length.tolist() == [5, 5, 5]
-    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    ]
     earned = [row["agent/return"] for row in rows if row.get("agent/return") is not None]
     assert earned and set(earned) == {5.0}, "an episode that was cut short was counted"
 
 
 def test_nothing_to_see_is_said_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ShoalError, match=r"vices:make shows team 'agent' nothing at all \(observations of size 0\)"):
+    with pytest.raises(
+        ShoalError,
+        match=r"vices:make shows team 'agent' nothing at all"
+        r" \(observations of size 0\)",
+    ):
         train(tmp_path, size=0)
 
 
 def test_an_empty_state_is_refused_where_it_is_learnt_from(tmp_path: Path) -> None:
     vice = {"kept": str(tmp_path / "kept"), "teams": "all"}
-    with pytest.raises(ShoalError, match=r"mappo learns from the state, and that of vices:Stateless is empty"):
-        shoal.train("mappo", "vices:Stateless", env=vice, out=str(tmp_path), preset=False, quiet=True, **SMALL)
+    with pytest.raises(
+        ShoalError,
+        match=r"mappo learns from the state, and that of"
+        r" vices:Stateless is empty",
+    ):
+        shoal.train(
+            "mappo",
+            "vices:Stateless",
+            env=vice,
+            out=str(tmp_path),
+            preset=False,
+            quiet=True,
+            **SMALL,
+        )
 
 
-def test_an_episode_that_never_ends_is_told_and_given_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ShoalError, match=r"game \d of vices:make has not ended its episode after 50 steps; cut its"):
+def test_an_episode_that_never_ends_is_told_and_given_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(
+        ShoalError,
+        match=r"game \d of vices:make has not ended its episode"
+        r" after 50 steps; cut its",
+    ):
         train(tmp_path, endless=True, longest=50)
     assert train(tmp_path, endless=True, longest=50, limit=20).steps >= 40
 
 
-def test_what_does_not_end_is_told_of_before_it_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_end_is_told_of_before_it_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("shoal.engine.host_evaluate.MANY", 20)
     env, told = make("vices:make", endless=True), []
-    play = evaluator(env, {TEAM: random_policy(env.teams[TEAM])}, 2, False, 1, Settings(longest=60), None, told.append)
-    with contextlib.closing(play), pytest.raises(ShoalError, match="has not ended its episode after 60 steps"):
+    play = evaluator(
+        env,
+        {TEAM: random_policy(env.teams[TEAM])},
+        2,
+        False,
+        1,
+        Settings(longest=60),
+        None,
+        told.append,
+    )
+    with (
+        contextlib.closing(play),
+        pytest.raises(ShoalError, match="has not ended its episode after 60 steps"),
+    ):
         play({TEAM: ()}, 0, clock())
     (sentence,) = told
-    assert "game 0 of vices:make has not ended its episode after 20 steps" in sentence and "--env.limit" in sentence
+    assert (
+        "game 0 of vices:make has not ended its episode after 20 steps" in sentence
+        and "--env.limit" in sentence
+    )
 
 
 def test_a_compiled_game_that_never_ends_is_given_up_too() -> None:
@@ -289,10 +384,14 @@ def test_a_compiled_game_that_never_ends_is_given_up_too() -> None:
     nothing = {team: () for team in players}
     with pytest.raises(ShoalError, match="has not ended its episode after 59 steps"):
         evaluator(env, players, 2, False, 0, Settings(longest=59))(nothing, 0, clock())
-    assert evaluator(env, players, 2, False, 0, Settings(longest=60))(nothing, 0, clock()).length.tolist() == [60, 60]
+    assert evaluator(env, players, 2, False, 0, Settings(longest=60))(
+        nothing, 0, clock()
+    ).length.tolist() == [60, 60]
 
 
-def test_making_an_environment_may_take_longer_than_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_making_an_environment_may_take_longer_than_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """120 seconds and more where patience is longer; here 1 and 30."""
     assert making(60.0) == 120.0 and making(200.0) == 200.0
     slow = {"what": "sleeps", "where": "init"}
@@ -318,9 +417,13 @@ def test_patience_reaches_the_process_that_tells_who_plays(
 def test_ctrl_c_in_training_does_not_wait_for_a_worker_that_hangs(tmp_path: Path) -> None:
     """It is saved what there is; the patience of an hour is not used up."""
     note = tmp_path / "note"
-    sizes = "--steps 1e6 --games 2 --window 10 --eval-episodes 1 --hidden 8 --patience 3600 --name run"
+    sizes = (
+        "--steps 1e6 --games 2 --window 10 --eval-episodes 1 --hidden 8 --patience 3600 --name run"
+    )
     vice = f"--env.what lingers --env.where step --env.note {note}"
-    run = command(tmp_path, f"train ppo vices:make --no-preset --workers 1 {sizes} {vice} --out {tmp_path}")
+    run = command(
+        tmp_path, f"train ppo vices:make --no-preset --workers 1 {sizes} {vice} --out {tmp_path}"
+    )
     try:
         until((tmp_path / "run" / "checkpoints").is_dir)
         note.touch()
@@ -334,7 +437,9 @@ def test_ctrl_c_in_training_does_not_wait_for_a_worker_that_hangs(tmp_path: Path
     assert "Traceback" not in (tmp_path / "errors").read_text()
 
 
-def test_memory_that_is_too_small_is_had_elsewhere_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_is_too_small_is_had_elsewhere_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A container's /dev/shm may be tiny: nobody is ended by SIGBUS when it is written to."""
     asked: list[str] = []
     full = ["/dev/shm"]
@@ -379,7 +484,9 @@ def test_a_child_that_comes_back_instead_of_its_parent_is_ended(tmp_path: Path) 
 
 def test_a_thread_that_does_not_end_does_not_keep_the_command(tmp_path: Path) -> None:
     """Not even where the environment is played in its own process."""
-    sizes = "--steps 40 --games 2 --window 10 --eval-episodes 1 --hidden 8 --minibatches 1 --no-preset"
+    sizes = (
+        "--steps 40 --games 2 --window 10 --eval-episodes 1 --hidden 8 --minibatches 1 --no-preset"
+    )
     vice = "--env.what thread --env.where reset --workers 0"
     run = command(tmp_path, f"train ppo vices:make {sizes} {vice} --out {tmp_path}")
     try:
@@ -388,7 +495,16 @@ def test_a_thread_that_does_not_end_does_not_keep_the_command(tmp_path: Path) ->
         run.kill()
 
 
-def test_a_command_that_only_asks_outlives_what_it_asks_about(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in ("info vices:dying", "watch random vices:dying", "train ppo vices:dying --self-play"):
+def test_a_command_that_only_asks_outlives_what_it_asks_about(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for words in (
+        "info vices:dying",
+        "watch random vices:dying",
+        "train ppo vices:dying --self-play",
+    ):
         assert main(words.split()) == 2
-        assert "vices:dying cannot be opened: it ends the process (exit code 7)" in capsys.readouterr().err
+        assert (
+            "vices:dying cannot be opened: it ends the process (exit code 7)"
+            in capsys.readouterr().err
+        )

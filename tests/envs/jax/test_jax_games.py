@@ -1,4 +1,5 @@
-"""Games of jaxmarl, gymnax and jumanji on the compiled engine, held against the packages' own single games."""
+"""Games of jaxmarl, gymnax and jumanji on the compiled engine, held against the packages' own
+single games."""
 
 from __future__ import annotations
 
@@ -80,7 +81,9 @@ def played(env: tuple) -> Log:
         state, views = game.reset(key, GAMES)
         _, (worlds, seen, actions) = jax.lax.scan(step, (state, views), keys)
         first = (state.world, views[team])
-        worlds, seen = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, (worlds, seen))
+        worlds, seen = jax.tree.map(
+            lambda a, b: jnp.concatenate([a[None], b]), first, (worlds, seen)
+        )
         return worlds, seen, actions
 
     keys = jax.random.split(jax.random.key(1), STEPS)
@@ -93,7 +96,8 @@ def rows(obs: Any) -> np.ndarray:
 
 
 class Theirs:
-    """The package's own game, unbatched: `begin` a world and `move` it, with what its agents see."""
+    """The package's own game, unbatched: `begin` a world and `move` it, with what its agents
+    see."""
 
     def __init__(self, env: Any) -> None:
         self.env, self.own = env, env.env
@@ -106,7 +110,9 @@ class Theirs:
         return world, [obs]
 
     def move_gymnax(self, key, world, action):
-        obs, world, reward, ended, _ = self.own.step_env(key, world, jnp.asarray(action[0]), self.env.params)
+        obs, world, reward, ended, _ = self.own.step_env(
+            key, world, jnp.asarray(action[0]), self.env.params
+        )
         return world, [obs], [reward], ended | self.own.is_truncated(world, self.env.params)
 
     def begin_jaxmarl(self, key):
@@ -115,8 +121,15 @@ class Theirs:
 
     def move_jaxmarl(self, key, world, action):
         agents = self.own.agents
-        obs, world, reward, done, _ = self.own.step_env(key, world, dict(zip(agents, action, strict=True)))
-        return world, [obs[agent] for agent in agents], [reward[agent] for agent in agents], done["__all__"]
+        obs, world, reward, done, _ = self.own.step_env(
+            key, world, dict(zip(agents, action, strict=True))
+        )
+        return (
+            world,
+            [obs[agent] for agent in agents],
+            [reward[agent] for agent in agents],
+            done["__all__"],
+        )
 
     def begin_jumanji(self, key):
         world, told = self.own.reset(key)
@@ -196,7 +209,11 @@ def test_speaking_ends_the_riddle_and_its_clock_does_not_even_on_the_same_step()
     spoke = ((log.actions == 2) & in_room).any(-1) & ~log.views.first[1:]
     np.testing.assert_array_equal(log.views.discount[1:].max(-1) == 0, spoke)
     late = log.worlds.step[1:] >= log.env.env.max_steps
-    assert (log.ends & late & spoke).any() and (log.ends & late & ~spoke).any() and (log.ends & ~late).any()
+    assert (
+        (log.ends & late & spoke).any()
+        and (log.ends & late & ~spoke).any()
+        and (log.ends & ~late).any()
+    )
 
 
 def test_a_crash_ends_snake_and_its_clock_does_not():
@@ -217,19 +234,30 @@ def test_smax_tells_who_is_dead_what_is_legal_and_its_own_state():
     t, game = np.argwhere(dead.any(-1) & ~dead.all(-1))[0]
     world = jax.tree.map(lambda x: jnp.asarray(x[t, game]), log.worlds)
     legal = log.env.env.get_avail_actions(world)
-    np.testing.assert_array_equal(log.views.legal[t, game], np.array([legal[f"ally_{i}"] for i in range(3)]) > 0)
-    np.testing.assert_allclose(log.views.state[t, game], log.env.env.get_world_state(world), atol=1e-5)
+    np.testing.assert_array_equal(
+        log.views.legal[t, game], np.array([legal[f"ally_{i}"] for i in range(3)]) > 0
+    )
+    np.testing.assert_allclose(
+        log.views.state[t, game], log.env.env.get_world_state(world), atol=1e-5
+    )
 
 
 def test_jaxmarl_teams_are_by_name_and_padded_when_put_together():
     name = "jaxmarl:MPE_simple_speaker_listener_v4"
     apart, together = make((name,)), make((name, ("one_team", True)))
-    assert {team: (spec.obs, spec.action.size, spec.rivals) for team, spec in apart.teams.items()} == {
+    assert {
+        team: (spec.obs, spec.action.size, spec.rivals) for team, spec in apart.teams.items()
+    } == {
         "speaker": (3, 3, 5),
         "listener": (11, 5, 3),
     }
     spec = together.teams["agent"]
-    assert (spec.obs_sizes, spec.action_sizes, spec.state, spec.joined) == ((3, 11), (3, 5), 14, False)
+    assert (spec.obs_sizes, spec.action_sizes, spec.state, spec.joined) == (
+        (3, 11),
+        (3, 5),
+        14,
+        False,
+    )
     _, seen = together.open(jax.random.PRNGKey(0))
     np.testing.assert_array_equal(seen.legal["agent"], np.arange(5) < np.array([[3], [5]]))
     assert not seen.obs["agent"][0, 3:].any() and seen.state.shape == (14,)
@@ -246,7 +274,11 @@ def test_training_stays_finite(env, name):
     off = {} if name == "ppo" else OFF
     algorithm = build(name, game, team, **TINY, **off)
     state, metrics = run(Loop(game, {team: algorithm}, games=4, window=10, steps=1000), 2)
-    assert all(np.isfinite(x).all() for x in jax.tree.leaves((state.learners, metrics)) if x.dtype.kind == "f")
+    assert all(
+        np.isfinite(x).all()
+        for x in jax.tree.leaves((state.learners, metrics))
+        if x.dtype.kind == "f"
+    )
     assert 40 < state.steps <= 80
 
 
@@ -288,7 +320,7 @@ def test_mistakes_are_told_in_a_sentence(env, says):
         make(env)
 
 
-# -- football, where it is built ---------------------------------------------------------------------------------------
+# -- football, where it is built -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -305,13 +337,17 @@ def test_mistakes_about_football_are_told_in_a_sentence(scenario, options, says)
         football.make(scenario, options, False)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("gfootball") is not None, reason="gfootball is installed")
+@pytest.mark.skipif(
+    importlib.util.find_spec("gfootball") is not None, reason="gfootball is installed"
+)
 def test_missing_football_says_how_to_build_it():
     with pytest.raises(ShoalError, match="pip install --no-build-isolation gfootball"):
         football.make("5_vs_5", {}, False)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("gfootball") is None, reason="gfootball takes 13 minutes to compile")
+@pytest.mark.skipif(
+    importlib.util.find_spec("gfootball") is None, reason="gfootball takes 13 minutes to compile"
+)
 def test_football_is_the_same_from_equal_seeds_and_ends_as_told():
     match = football.make("academy_3_vs_1_with_keeper", {"right": 1}, False)
     assert {team: spec.n for team, spec in match.teams.items()} == {"left": 3, "right": 1}
@@ -319,7 +355,11 @@ def test_football_is_the_same_from_equal_seeds_and_ends_as_told():
     for seed in (5, 5, 6):
         rng, moments = np.random.default_rng(0), [match.reset(seed)]
         while not moments[-1].over:
-            moments.append(match.step({team: rng.integers(0, 19, spec.n) for team, spec in match.teams.items()}))
+            moments.append(
+                match.step(
+                    {team: rng.integers(0, 19, spec.n) for team, spec in match.teams.items()}
+                )
+            )
         episodes.append(moments)
         last = moments[-1].teams["left"]
         assert last.discount.max() == (1.0 if len(moments) > 400 else 0.0)

@@ -1,4 +1,5 @@
-"""What every native game promises: honest specs, the reset on the next step, determinism, errors that teach."""
+"""What every native game promises: honest specs, the reset on the next step, determinism, errors
+that teach."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def short(env_id: str, steps: int) -> envs.Game:
     return envs.make(env_id, **{name: steps for name in LENGTHS if name in fields})
 
 
-def random_actions(game: envs.Game, views: dict[str, View], rng: np.random.Generator) -> dict[str, np.ndarray]:
+def random_actions(
+    game: envs.Game, views: dict[str, View], rng: np.random.Generator
+) -> dict[str, np.ndarray]:
     """Legal ones."""
     actions = {}
     for team, spec in game.teams.items():
@@ -46,16 +49,22 @@ def random_actions(game: envs.Game, views: dict[str, View], rng: np.random.Gener
             lots = rng.random(views[team].legal.shape) * np.asarray(views[team].legal)
             actions[team] = lots.argmax(-1).astype(np.int32)
         else:
-            actions[team] = rng.uniform(spec.action.low, spec.action.high, views[team].legal.shape).astype(np.float32)
+            actions[team] = rng.uniform(
+                spec.action.low, spec.action.high, views[team].legal.shape
+            ).astype(np.float32)
     return actions
 
 
 @lru_cache
 def programs(game: envs.Game):
-    return jax.jit(game.reset, static_argnums=1, compiler_options=FAST), jax.jit(game.step, compiler_options=FAST)
+    return jax.jit(game.reset, static_argnums=1, compiler_options=FAST), jax.jit(
+        game.step, compiler_options=FAST
+    )
 
 
-def stream(game: envs.Game, steps: int, seed: int = 0, games: int = B) -> tuple[dict[str, View], list[dict]]:
+def stream(
+    game: envs.Game, steps: int, seed: int = 0, games: int = B
+) -> tuple[dict[str, View], list[dict]]:
     """Views at instants 0…steps, stacked, and the actions between them."""
     reset, step = programs(game)
     rng = np.random.default_rng(0)
@@ -72,7 +81,11 @@ def stream(game: envs.Game, steps: int, seed: int = 0, games: int = B) -> tuple[
 def test_spec_is_honest(env_id):
     game = short(env_id, 3)
     assert game.name == env_id and game.limit == 3
-    assert game == short(env_id, 3) and hash(game) == hash(short(env_id, 3)) and game != short(env_id, 4)
+    assert (
+        game == short(env_id, 3)
+        and hash(game) == hash(short(env_id, 3))
+        and game != short(env_id, 4)
+    )
     views, _ = stream(game, 8)
     for team, spec in game.teams.items():
         view, n = views[team], spec.n
@@ -93,14 +106,17 @@ def test_spec_is_honest(env_id):
 
 @pytest.mark.parametrize("env_id", IDS)
 def test_teams_know_of_each_other(env_id):
-    """How wide the others' actions are, and whether the state is just the team's own observations side by side."""
+    """How wide the others' actions are, and whether the state is just the team's own observations
+    side by side."""
     game = short(env_id, 3)
     views, _ = stream(game, 4)
     for team, spec in game.teams.items():
         others = [other.n * other.action.size for name, other in game.teams.items() if name != team]
         assert spec.rivals == sum(others)
         side_by_side = views[team].obs.reshape(*views[team].first.shape, -1)
-        same = side_by_side.shape == views[team].state.shape and np.array_equal(side_by_side, views[team].state)
+        same = side_by_side.shape == views[team].state.shape and np.array_equal(
+            side_by_side, views[team].state
+        )
         assert not spec.joined or same
         assert spec.joined or len(game.teams) > 1 or not same
 
@@ -137,7 +153,10 @@ def test_trap_4_a_three_step_episode_has_three_transitions(env_id):
 def test_determined_by_the_key(env_id):
     game = short(env_id, 3)
     once, again, other = (stream(game, 5, seed)[0] for seed in (0, 0, 1))
-    assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(once), jax.tree.leaves(again), strict=True))
+    assert all(
+        np.array_equal(a, b)
+        for a, b in zip(jax.tree.leaves(once), jax.tree.leaves(again), strict=True)
+    )
     same = all(np.array_equal(once[team].obs, other[team].obs) for team in game.teams)
     assert same == (env_id in CHANCE_FREE)
     if env_id not in CHANCE_FREE:  # nor are two games, or two episodes, alike
@@ -150,7 +169,9 @@ def test_determined_by_the_key(env_id):
 def test_blocks_of_games_see_the_same(env_id):
     """Observations laid out block by block equal those laid out at once."""
     game = envs.make(env_id)
-    world = jax.jit(game.start, static_argnums=1, compiler_options=FAST)(jax.random.key(0), 2 * BLOCK)
+    world = jax.jit(game.start, static_argnums=1, compiler_options=FAST)(
+        jax.random.key(0), 2 * BLOCK
+    )
     blocks = jax.jit(game._outward, static_argnums=1, compiler_options=FAST)(world, 2 * BLOCK)
     plain = jax.jit(game.observe, compiler_options=FAST)(world)
     for team in game.teams:
@@ -224,12 +245,16 @@ def test_mortal_agents_die_and_the_team_plays_on():
     assert (view.reward == view.reward[:, :, :1]).all()
     choices = view.legal.sum(-1)
     assert (
-        (choices[::2][view.alive[::2]] == 2).all() and (choices[1::2] == 1).all() and (choices[~view.alive] == 1).all()
+        (choices[::2][view.alive[::2]] == 2).all()
+        and (choices[1::2] == 1).all()
+        and (choices[~view.alive] == 1).all()
     )
     best = rewards_of("test/mortal", cue, 6)[:, :, 0]
     assert np.allclose(best.T, np.array([3, 3, 2, 2, 1, 1 + 3]) / 3)
     late = rewards_of(
-        "test/mortal", lambda view: np.where(view.obs[..., -1:].max() == 0, (cue(view) + 2) % 3, cue(view)), 6
+        "test/mortal",
+        lambda view: np.where(view.obs[..., -1:].max() == 0, (cue(view) + 2) % 3, cue(view)),
+        6,
     )
     assert np.allclose(late[:, 0, 0], np.array([0, 3, 2, 2, 1, 1]) / 3)
 
@@ -255,7 +280,10 @@ def test_payoffs(env_id, options, joint, pays):
     game = envs.make(env_id, **options)
     reset, step = programs(game)
     joint = iter(joint)
-    actions = {t: np.array([[next(joint) for _ in spec.agents]] * B, np.int32) for t, spec in game.teams.items()}
+    actions = {
+        t: np.array([[next(joint) for _ in spec.agents]] * B, np.int32)
+        for t, spec in game.teams.items()
+    }
     _, views = step(jax.random.key(0), reset(jax.random.key(0), B)[0], actions)
     assert np.concatenate([view.reward[0] for view in views.values()]).tolist() == list(pays)
 
@@ -270,10 +298,18 @@ def test_payoffs(env_id, options, joint, pays):
         ("mpe/simple_spread", {"N": 2.5}, ["N must", "whole number"]),
         ("mpe/simple_spread", {"local_ratio": 1.5}, ["local_ratio", "between 0 and 1"]),
         ("mpe/simple_spread", {"local_ratio": float("nan")}, ["local_ratio"]),
-        ("mpe/simple_spread", {"continuous_actions": "false"}, ["continuous_actions", "True or False"]),
+        (
+            "mpe/simple_spread",
+            {"continuous_actions": "false"},
+            ["continuous_actions", "True or False"],
+        ),
         ("mpe/simple_spread", {"num_agent_neighbors": 0}, ["num_agent_neighbors"]),
         ("mpe/simple_spread", {"curriculum_stage": 1}, ["curriculum=True"]),
-        ("mpe/simple_spread", {"curriculum": True, "curriculum_stage": 2}, ["curriculum_stage", "between 0 and 1"]),
+        (
+            "mpe/simple_spread",
+            {"curriculum": True, "curriculum_stage": 2},
+            ["curriculum_stage", "between 0 and 1"],
+        ),
         ("mpe/simple_reference", {"local_ratio": -0.1}, ["local_ratio"]),
         ("mpe/simple_tag", {"num_good": 0}, ["num_good"]),
         ("mpe/simple_tag", {"num_obstacles": -1}, ["num_obstacles", "at least 0"]),
@@ -330,7 +366,9 @@ def test_two_teams_of_a_game_know_their_rivals_without_being_lined_up(printed, t
     game = envs.make("my/chase")
     assert {team: spec.rivals for team, spec in game.teams.items()} == {"dog": 3, "hare": 6}
     algorithms = {
-        name: build("maddpg", game, name, **TINY, **OFF, rivals=True) if name == team else build("random", game, name)
+        name: build("maddpg", game, name, **TINY, **OFF, rivals=True)
+        if name == team
+        else build("random", game, name)
         for name in game.teams
     }
     state, _ = run(Loop(game, algorithms, games=2, window=8, steps=1000), 2)
@@ -339,7 +377,10 @@ def test_two_teams_of_a_game_know_their_rivals_without_being_lined_up(printed, t
 
 def test_teams_are_lined_up_however_a_game_names_them():
     """A cached property, a property or a plain dictionary; also of a game that inherits them."""
-    teams = {name: Spec((f"{name}_0",), obs=2, state=4, action=Discrete(size)) for name, size in (("a", 3), ("b", 5))}
+    teams = {
+        name: Spec((f"{name}_0",), obs=2, state=4, action=Discrete(size))
+        for name, size in (("a", 3), ("b", 5))
+    }
     kinds = (cached_property(lambda game: teams), property(lambda game: teams), teams)
     games = [type("Named", (envs.Game,), {"name": "my/named", "teams": kind}) for kind in kinds]
     for game in [*games, type("Heir", (games[0],), {})]:

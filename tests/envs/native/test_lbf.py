@@ -1,7 +1,9 @@
-"""Our level-based foraging against the real `lbforaging`, over whole episodes from the same opening.
+"""Our level-based foraging against the real `lbforaging`, over whole episodes from the same
+opening.
 
-Nothing but the opening is random in either game, and no rule of a step depends on an order: every observation of every
-step must be equal to the bit, every reward to the last digit of float32. Openings are compared by their statistics.
+Nothing but the opening is random in either game, and no rule of a step depends on an order: every
+observation of every step must be equal to the bit, every reward to the last digit of float32.
+Openings are compared by their statistics.
 """
 
 from __future__ import annotations
@@ -53,10 +55,14 @@ def duel(env_id: str, options: dict, episodes: int, seed: int = 0) -> bridge.Epi
         live, view = truth.live[t + 1], views["agent"]
         assert np.array_equal(np.moveaxis(view.obs, 0, -1)[..., live], truth.obs[t + 1][..., live])
         np.testing.assert_allclose(view.reward.T[:, live], truth.reward[t + 1][:, live], rtol=3e-7)
-        assert np.array_equal(np.asarray(state.world.place)[..., live], truth.place[t + 1][..., live])
+        assert np.array_equal(
+            np.asarray(state.world.place)[..., live], truth.place[t + 1][..., live]
+        )
         assert np.array_equal(view.state[live], np.asarray(view.obs).reshape(episodes, -1)[live])
         ended = truth.left[t + 1] == 0
-        assert np.array_equal((view.discount == 0)[live], np.repeat(ended[live, None], game.players, 1))
+        assert np.array_equal(
+            (view.discount == 0)[live], np.repeat(ended[live, None], game.players, 1)
+        )
         assert np.array_equal(state.over[live], (ended | (t + 1 == game.limit))[live])
         # What follows an end is of no concern: go on from wherever we are, but never open anew.
         state = state._replace(over=jnp.zeros(episodes, bool))
@@ -89,14 +95,18 @@ def test_the_opening_is_seen_alike(env_id, options):
 
 def drawn(env_id: str, games: int = 4000):
     game = make(env_id)
-    return game, jax.tree.map(np.asarray, jax.jit(game.start, static_argnums=1)(jax.random.key(1), games))
+    return game, jax.tree.map(
+        np.asarray, jax.jit(game.start, static_argnums=1)(jax.random.key(1), games)
+    )
 
 
 @pytest.mark.parametrize("env_id", ["lbf/8x8-2p-2f", "lbf/5x6-3p-2f-coop", "lbf/5x5-4p-4f"])
 def test_openings_are_drawn_alike(env_id):
-    """Where players and food are, how much food there is, and its levels, follow the package's distributions."""
+    """Where players and food are, how much food there is, and its levels, follow the package's
+    distributions."""
     game, ours = drawn(env_id)
-    games = 1500 if game.max_num_food < 4 else 150  # on a crowded board the package tries 1,000 cells
+    # on a crowded board the package tries 1,000 cells
+    games = 1500 if game.max_num_food < 4 else 150
     env = bridge.real(game)
     theirs = []
     for seed in range(games):
@@ -110,7 +120,10 @@ def test_openings_are_drawn_alike(env_id):
 
     bound = 2 / games**0.5
     everywhere = np.ones_like(ours.level, bool), np.ones_like(theirs["level"], bool)
-    assert np.abs(shares(ours.place, everywhere[0]) - shares(theirs["place"], everywhere[1])).max() < bound
+    assert (
+        np.abs(shares(ours.place, everywhere[0]) - shares(theirs["place"], everywhere[1])).max()
+        < bound
+    )
     food = shares(ours.food, ours.amount > 0), shares(theirs["food"], theirs["amount"] > 0)
     assert np.abs(food[0] - food[1]).max() < bound and np.array_equal(food[0] > 0, food[1] > 0)
     for field in ("level", "amount", "spawned"):
@@ -119,13 +132,20 @@ def test_openings_are_drawn_alike(env_id):
         assert all(abs((a == k).mean() - (b == k).mean()) < bound for k in kinds), field
 
 
-@pytest.mark.parametrize("env_id", ["lbf/8x8-3p-3f", "lbf/8x8-3p-3f-v2", "lbf/8x8-3p-3f-v1", "lbf/8x8-3p-3f-coop-v1"])
+@pytest.mark.parametrize(
+    "env_id", ["lbf/8x8-3p-3f", "lbf/8x8-3p-3f-v2", "lbf/8x8-3p-3f-v1", "lbf/8x8-3p-3f-coop-v1"]
+)
 def test_versions_open_by_their_own_rules(env_id):
-    """v3: food up to the sum of the three lowest levels; v1, v2: one less, but not if force_coop; v1 spares an edge."""
+    """v3: food up to the sum of the three lowest levels; v1, v2: one less, but not if force_coop;
+    v1 spares an edge."""
     game, world = drawn(env_id)
     three = np.sort(world.level, axis=0)[:3].sum(0)
     highest = three if game.version == "v3" or game.force_coop else three - 1
-    assert (world.amount <= highest).all() and (world.amount == highest).any(1).all() and (world.amount >= 1).all()
+    assert (
+        (world.amount <= highest).all()
+        and (world.amount == highest).any(1).all()
+        and (world.amount >= 1).all()
+    )
     assert (world.amount == three).all() == game.force_coop
     edge = (world.place[:, 0] == 7) | (world.place[:, 1] == 7)
     assert edge.any() == (game.version != "v1")
@@ -143,7 +163,9 @@ def test_ends_are_told_apart():
     truth = bridge.play(game, 40)
     left = truth.left[-1]
     assert (left == 0).any() and (left > 0).any()
-    metrics = game.episode_metrics(truth.opening._replace(amount=jnp.asarray(left, jnp.int32)[None]))
+    metrics = game.episode_metrics(
+        truth.opening._replace(amount=jnp.asarray(left, jnp.int32)[None])
+    )
     assert np.array_equal(metrics["won"], left == 0)
     assert np.allclose(metrics["food"], 1 - left / np.asarray(truth.opening.spawned))
 
@@ -177,8 +199,11 @@ def test_options_change_what_the_id_says():
 
 
 def test_ids_are_known_to_commands_and_saved_configs(capsys):
-    """`shoal list` and `shoal info` tell of them, flags change what they say, and a config comes back as it was."""
-    config, _ = assemble(["ppo", "lbf/2s-9x9-3p-2f-coop-v1", "--env.penalty", "0.5", "--env.players", "4"])
+    """`shoal list` and `shoal info` tell of them, flags change what they say, and a config comes
+    back as it was."""
+    config, _ = assemble(
+        ["ppo", "lbf/2s-9x9-3p-2f-coop-v1", "--env.penalty", "0.5", "--env.players", "4"]
+    )
     assert config.game == make("lbf/2s-9x9-4p-2f-coop-v1", penalty=0.5)
     assert Config.from_json(json.loads(json.dumps(config.to_json()))) == config
     assert main(["info", "lbf/2s-9x9-3p-2f-coop-v1"]) == 0

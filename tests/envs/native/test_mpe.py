@@ -19,21 +19,35 @@ EPISODES = 16
 TOLERANCE = 1e-4
 FAST = {"xla_backend_optimization_level": 0}  # to compile, not to run
 SCENARIOS = sorted(env_id for env_id in GAMES if env_id.startswith("mpe/"))
-SETTINGS = [(env_id, {"continuous_actions": kind}) for env_id in SCENARIOS for kind in (False, True)] + [
+SETTINGS = [
+    (env_id, {"continuous_actions": kind}) for env_id in SCENARIOS for kind in (False, True)
+] + [
     ("mpe/simple", {"max_cycles": 7}),
     ("mpe/simple_adversary", {"N": 4, "num_agent_neighbors": 2, "num_landmark_neighbors": 3}),
     ("mpe/simple_reference", {"local_ratio": 0.2}),
     ("mpe/simple_spread", {"N": 2, "terminate_on_success": True, "local_ratio": 1.0}),
-    ("mpe/simple_spread", {"N": 5, "num_agent_neighbors": 6, "num_landmark_neighbors": 2, "continuous_actions": True}),
+    (
+        "mpe/simple_spread",
+        {"N": 5, "num_agent_neighbors": 6, "num_landmark_neighbors": 2, "continuous_actions": True},
+    ),
     ("mpe/simple_spread", {"curriculum": True}),
     ("mpe/simple_spread", {"curriculum": True, "curriculum_stage": 1, "local_ratio": 0.9}),
-    ("mpe/simple_tag", {"num_good": 2, "num_adversaries": 2, "num_obstacles": 0, "terminate_on_success": True}),
+    (
+        "mpe/simple_tag",
+        {"num_good": 2, "num_adversaries": 2, "num_obstacles": 0, "terminate_on_success": True},
+    ),
     ("mpe/simple_tag", {"num_good": 3, "num_agent_neighbors": 3, "num_landmark_neighbors": 1}),
     ("mpe/simple_tag", {"curriculum": True, "curriculum_stage": 1, "num_good": 2}),
-    ("mpe/simple_world_comm", {"num_good": 3, "num_adversaries": 1, "num_food": 1, "num_forests": 3}),
+    (
+        "mpe/simple_world_comm",
+        {"num_good": 3, "num_adversaries": 1, "num_food": 1, "num_forests": 3},
+    ),
     ("mpe/simple_world_comm", {"num_obstacles": 0, "num_forests": 0, "continuous_actions": True}),
 ]
-NAMES = ["-".join([env_id[4:], *(f"{k}={v}" for k, v in options.items())]) for env_id, options in SETTINGS]
+NAMES = [
+    "-".join([env_id[4:], *(f"{k}={v}" for k, v in options.items())])
+    for env_id, options in SETTINGS
+]
 
 
 @pytest.fixture(scope="module", params=SETTINGS, ids=NAMES)
@@ -45,14 +59,18 @@ def duel(request):
 
 
 def compare(game, instants, truth):
-    """Our states and views at instants 1…T against the real ones, in the episodes that have not ended before."""
+    """Our states and views at instants 1…T against the real ones, in the episodes that have not
+    ended before."""
     states, views = jax.tree.map(lambda *x: np.moveaxis(np.stack(x), 1, -1), *instants)  # [T,…,B]
     live = truth.live[1:]
     ended = live & truth.ended[1:]
 
     def assert_close(ours, theirs):
         error = np.abs(ours - theirs)
-        assert error.max(initial=0.0, where=np.expand_dims(live, tuple(range(1, error.ndim - 1)))) < TOLERANCE
+        assert (
+            error.max(initial=0.0, where=np.expand_dims(live, tuple(range(1, error.ndim - 1))))
+            < TOLERANCE
+        )
 
     agent = 0
     for team, spec in game.teams.items():
@@ -62,7 +80,8 @@ def compare(game, instants, truth):
         assert_close(view.reward, truth.reward[1:, agent : agent + spec.n])
         assert_close(view.state, truth.state[1:])
         assert np.array_equal(
-            (view.discount == 0) & live[:, None], np.broadcast_to(ended[:, None], view.discount.shape)
+            (view.discount == 0) & live[:, None],
+            np.broadcast_to(ended[:, None], view.discount.shape),
         )
         assert view.alive.all()
         agent += spec.n
@@ -77,7 +96,11 @@ def test_every_step_from_the_real_world(duel):
     """Put back into the real world before every step, so that errors cannot add up."""
     game, step, truth = duel
     key = jax.random.key(0)
-    compare(game, [step(key, opening(truth.worlds[t], t), a) for t, a in enumerate(truth.actions)], truth)
+    compare(
+        game,
+        [step(key, opening(truth.worlds[t], t), a) for t, a in enumerate(truth.actions)],
+        truth,
+    )
 
 
 def test_whole_episodes(duel):
@@ -90,7 +113,9 @@ def test_whole_episodes(duel):
     compare(game, instants, truth)
 
 
-@pytest.mark.parametrize(("env_id", "options"), [("mpe/simple_spread", {"N": 2}), ("mpe/simple_tag", {})])
+@pytest.mark.parametrize(
+    ("env_id", "options"), [("mpe/simple_spread", {"N": 2}), ("mpe/simple_tag", {})]
+)
 def test_success_with_the_last_step_is_a_timeout(env_id, options):
     """As mpe2 has it: a step that both succeeds and exhausts the time only truncates."""
     game = make(env_id, terminate_on_success=True, max_cycles=1, **options)
@@ -104,7 +129,9 @@ def test_success_with_the_last_step_is_a_timeout(env_id, options):
 def test_the_episodes_are_eventful(duel):
     """Contact, the arena's edge, top speed and success really happen in what is compared."""
     game, _, truth = duel
-    pos, vel, fixed, _, word = (np.concatenate(parts, axis=-1) for parts in zip(*truth.worlds, strict=True))
+    pos, vel, fixed, _, word = (
+        np.concatenate(parts, axis=-1) for parts in zip(*truth.worlds, strict=True)
+    )
     sizes = np.array([agent.size for agent in game.agents])
     top = np.array([agent.max_speed for agent in game.agents])[:, None]
     if any(agent.collides for agent in game.agents):
@@ -153,14 +180,18 @@ def test_openings_are_drawn_alike(env_id):
     for a, b in ((ours.pos, theirs.pos), (ours.fixed, theirs.fixed)):
         assert a.shape[:2] == b.shape[:2]
         reach = np.abs(b).max()
-        assert np.abs(np.abs(a).max(-1) - reach).max() < 0.01  # every coordinate fills the same range
+        # every coordinate fills the same range
+        assert np.abs(np.abs(a).max(-1) - reach).max() < 0.01
         for moment in (1, 2):
             assert np.abs((a**moment).mean(-1) - (b**moment).mean(-1)).max() < 0.13
     assert not np.any(ours.vel) and not np.any(theirs.vel)
     assert not np.any(ours.word) and not np.any(theirs.word)
     assert ours.word.shape[0] == theirs.word.shape[0] and ours.goal.shape[0] == theirs.goal.shape[0]
     for i in range(game.goals):
-        a, b = (np.bincount(w.goal[i], minlength=len(game.landmarks)) / w.goal.shape[1] for w in (ours, theirs))
+        a, b = (
+            np.bincount(w.goal[i], minlength=len(game.landmarks)) / w.goal.shape[1]
+            for w in (ours, theirs)
+        )
         assert np.abs(a - b).max() < 0.1 and np.abs(a - 1 / len(game.landmarks)).max() < 0.03
     if game.goals == 2:
         assert abs(np.corrcoef(ours.goal)[0, 1]) < 0.05

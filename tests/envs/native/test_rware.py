@@ -1,8 +1,10 @@
-"""Our robot warehouse against the real `rware`, over whole episodes from the same opening and with the same requests.
+"""Our robot warehouse against the real `rware`, over whole episodes from the same opening and with
+the same requests.
 
-What a delivery draws is taken from the package. Where chains of equal length want the same cell, the package goes by
-the order of a set: such a step is not compared but for how many robots move, and we go on from the package's world.
-Of all other steps every observation and every reward must be equal, to the bit.
+What a delivery draws is taken from the package. Where chains of equal length want the same cell,
+the package goes by the order of a set: such a step is not compared but for how many robots move,
+and we go on from the package's world. Of all other steps every observation and every reward must be
+equal, to the bit.
 """
 
 from __future__ import annotations
@@ -35,7 +37,15 @@ SETTINGS = [
     ("rware/xlarge-5ag", {"max_cycles": 30}),
 ]
 NAMES = ["-".join([env_id, *map(str, options.values())]) for env_id, options in SETTINGS]
-ALL = ("stands still", "swap", "circle", "circle with others behind", "chain", "contest", "shelf in the way")
+ALL = (
+    "stands still",
+    "swap",
+    "circle",
+    "circle with others behind",
+    "chain",
+    "contest",
+    "shelf in the way",
+)
 ALL = (*ALL, "lift", "lower", "delivery", "tie")
 
 
@@ -52,19 +62,25 @@ def duel(env_id: str, options: dict, episodes: int, seed: int = 0):
     def theirs(t: int) -> World:
         return World(*(leaf[t] for leaf in truth.worlds))
 
-    told = ("brought",) if game.reward_type == "two_stage" else ()  # the package knows of it only there
+    # the package knows of it only there
+    told = ("brought",) if game.reward_type == "two_stage" else ()
     world = jax.tree.map(jnp.asarray, theirs(0))
     assert np.array_equal(game.observe(game.look(world))["agent"], truth.obs[0].astype(np.float32))
     for t in range(game.limit):
         before = np.asarray(world.place)
         world, obs, reward = step(world, truth.actions[t], truth.lots[t])
         real, tied, plain = theirs(t + 1), truth.tied[t], ~truth.tied[t]
-        assert np.array_equal(np.asarray(obs)[..., plain], truth.obs[t + 1][..., plain].astype(np.float32))
+        assert np.array_equal(
+            np.asarray(obs)[..., plain], truth.obs[t + 1][..., plain].astype(np.float32)
+        )
         assert np.array_equal(np.asarray(reward)[:, plain], truth.reward[t + 1][:, plain])
         for name in ("place", "way", "load", "said", "stands", "queue", "delivered", *told):
             ours = np.asarray(getattr(world, name))
             assert np.array_equal(ours[..., plain], getattr(real, name)[..., plain]), name
-        moved = ((np.asarray(world.place) != before).any(1).sum(0), (real.place != before).any(1).sum(0))
+        moved = (
+            (np.asarray(world.place) != before).any(1).sum(0),
+            (real.place != before).any(1).sum(0),
+        )
         assert np.array_equal(*moved)
         world = jax.tree.map(lambda ours, real, tied=tied: jnp.where(tied, real, ours), world, real)
     return truth
@@ -95,7 +111,9 @@ def test_the_floor_is_the_packages(size):
     env.reset(seed=0)
     assert np.array_equal(game.floor.highway, env.highways)
     assert [(x, y) for y, x in game.floor.goals.tolist()] == [tuple(goal) for goal in env.goals]
-    assert [(y, x) for y, x in game.floor.shelves.tolist()] == [(shelf.y, shelf.x) for shelf in env.shelfs]
+    assert [(y, x) for y, x in game.floor.shelves.tolist()] == [
+        (shelf.y, shelf.x) for shelf in env.shelfs
+    ]
     rows, columns = game.floor.highway.shape
     every = np.indices((rows, columns)).reshape(2, -1)[None]
     assert np.array_equal(game._on_highway(every)[0], game.floor.highway.reshape(-1))
@@ -104,14 +122,19 @@ def test_the_floor_is_the_packages(size):
 
 
 def test_openings_are_drawn_alike():
-    """Robots on different cells, anywhere, facing anywhere; different shelves requested, any of them."""
+    """Robots on different cells, anywhere, facing anywhere; different shelves requested, any of
+    them."""
     game, games = make("rware/tiny-3ag"), 6000
-    world = jax.tree.map(np.asarray, jax.jit(game.start, static_argnums=1)(jax.random.key(0), games))
+    world = jax.tree.map(
+        np.asarray, jax.jit(game.start, static_argnums=1)(jax.random.key(0), games)
+    )
     cells = world.place[:, 0] * 10 + world.place[:, 1]
     for numbers, total in ((cells, 110), (world.way, 4), (world.queue - 1, 32)):
         for row in numbers:
             share = np.bincount(row, minlength=total) / games
-            assert len(share) == total and np.abs(share * total - 1).max() < 5 * (total / games) ** 0.5
+            assert (
+                len(share) == total and np.abs(share * total - 1).max() < 5 * (total / games) ** 0.5
+            )
     for numbers in (cells, world.queue):
         assert all((numbers[i] != numbers[j]).all() for i in range(3) for j in range(i))
         assert np.abs(np.corrcoef(numbers) - np.eye(3)).max() < 0.06
@@ -119,7 +142,8 @@ def test_openings_are_drawn_alike():
 
 
 def test_deliveries_request_any_other_shelf():
-    """A robot with a requested shelf on a goal: its slot is filled anew, from those that were not requested."""
+    """A robot with a requested shelf on a goal: its slot is filled anew, from those that were not
+    requested."""
     game, games = make("rware/tiny-2ag"), 3000
     world = jax.jit(game.start, static_argnums=1)(jax.random.key(0), games)
     goal = jnp.asarray(game.floor.goals[1])
@@ -129,13 +153,20 @@ def test_deliveries_request_any_other_shelf():
         load=jnp.broadcast_to(jnp.array([[30], [0]]), (2, games)),
         stands=jnp.where(world.stands == 30, 0, world.stands),
     )
-    after = jax.jit(game.advance)(jax.random.key(1), world, {"agent": jnp.zeros((2, games), jnp.int32)})
+    after = jax.jit(game.advance)(
+        jax.random.key(1), world, {"agent": jnp.zeros((2, games), jnp.int32)}
+    )
     assert (after.queue[0] == 7).all() and (after.earned == jnp.array([[1.0], [0.0]])).all()
     assert (game.episode_metrics(after)["deliveries"] == 1).all()
     share = np.bincount(after.queue[1], minlength=33)
-    assert not share[[0, 7, 30]].any() and (share[share > 0] > games / 30 / 2).all() and (share > 0).sum() == 30
     assert (
-        game.advance(jax.random.key(2), after, {"agent": jnp.zeros((2, games), jnp.int32)}).earned == 0
+        not share[[0, 7, 30]].any()
+        and (share[share > 0] > games / 30 / 2).all()
+        and (share > 0).sum() == 30
+    )
+    assert (
+        game.advance(jax.random.key(2), after, {"agent": jnp.zeros((2, games), jnp.int32)}).earned
+        == 0
     ).mean() > 0.9
 
 
@@ -143,7 +174,9 @@ def test_time_running_out_is_no_end():
     game = make("rware/tiny-2ag", max_cycles=3)
     state, _ = game.reset(jax.random.key(0), 4)
     for t in range(3):
-        state, views = jax.jit(game.step)(jax.random.key(t), state, {"agent": np.zeros((4, 2), np.int32)})
+        state, views = jax.jit(game.step)(
+            jax.random.key(t), state, {"agent": np.zeros((4, 2), np.int32)}
+        )
     assert state.over.all() and (views["agent"].discount == 1).all()
 
 
@@ -169,8 +202,14 @@ def test_errors_teach(env_id, options, told):
 
 
 def test_ids_say_options():
-    assert make("rware") == make("rware/tiny-2ag") == make("rware/1x3-8h-2ag", request_queue_size=None)
+    assert (
+        make("rware") == make("rware/tiny-2ag") == make("rware/1x3-8h-2ag", request_queue_size=None)
+    )
     assert make("rware/small-4ag-easy").request_queue_size == 8
     assert make("rware/2s-large-3h-4ag-2req-global") == make(
-        "rware/large-4ag", sensor_range=2, column_height=3, request_queue_size=2, reward_type="global"
+        "rware/large-4ag",
+        sensor_range=2,
+        column_height=3,
+        request_queue_size=2,
+        reward_type="global",
     )

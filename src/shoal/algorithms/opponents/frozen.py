@@ -20,7 +20,8 @@ class Finished(NamedTuple):
 
     env: str
     algorithms: dict[str, Algorithm]  # by team
-    learners: dict[str, Any] | None  # what acts of them; None if the run has gone or changed since it was frozen
+    # what acts of them; None if the run has gone or changed since it was frozen
+    learners: dict[str, Any] | None
     clock: Clock
     origin: dict[str, Any]  # what of it is saved with whoever plays it, as JSON
 
@@ -40,8 +41,8 @@ class FrozenConfig:
 class Frozen(Fixed):
     """Plays one team's policy of a finished run, as it was when that run ended.
 
-    Its weights are saved with every run it plays in, and what they belong to in that run's config (`origin`): so such
-    a run is played again without the folder the policy came from.
+    Its weights are saved with every run it plays in, and what they belong to in that run's config
+    (`origin`): so such a run is played again without the folder the policy came from.
     """
 
     name = "frozen"
@@ -50,7 +51,10 @@ class Frozen(Fixed):
     def join(self, team: str, everybody: dict[str, Algorithm], games: int, origin: Any) -> None:
         run = self.config.run
         if not run:
-            raise ShoalError(f"frozen needs the folder of a finished run: write frozen:runs/my-run for team {team!r}")
+            raise ShoalError(
+                f"frozen needs the folder of a finished run: write"
+                f" frozen:runs/my-run for team {team!r}"
+            )
         finished = _read(run, origin)
         taken = _pick(finished.algorithms, self.config.team, team, run)
         self.player = finished.algorithms[taken]
@@ -63,7 +67,8 @@ class Frozen(Fixed):
         wrong = why_incompatible(self.spec, self.player.spec)
         if wrong:
             raise ShoalError(
-                f"{run} cannot play for team {team!r}: its team {taken!r}, trained on {finished.env}, {wrong}"
+                f"{run} cannot play for team {team!r}: its team {taken!r}, trained on"
+                f" {finished.env}, {wrong}"
             )
 
     @property
@@ -74,7 +79,8 @@ class Frozen(Fixed):
         return self._origin
 
     def init(self, rng: Rng) -> Any:
-        """The weights; only their shapes where the run has gone, for those saved elsewhere to be read into."""
+        """The weights; only their shapes where the run has gone, for those saved elsewhere to be
+        read into."""
         if self.weights is not None:
             return self.weights
         if isinstance(rng, Blank):
@@ -84,7 +90,9 @@ class Frozen(Fixed):
     def carry(self, learner: Any, games: int) -> Any:
         return self.player.carry(learner, games)
 
-    def act(self, learner: Any, key: Array, view: View, carry: Any, clock: Clock, greedy: bool) -> Decision:
+    def act(
+        self, learner: Any, key: Array, view: View, carry: Any, clock: Clock, greedy: bool
+    ) -> Decision:
         decision = self.player.act(learner, key, view, carry, self.clock, self.config.greedy)
         return decision._replace(record=())
 
@@ -94,13 +102,15 @@ class Frozen(Fixed):
     def memory(self, learner: Any, share: Share) -> tuple:
         if self.weights is None:
             raise ShoalError(
-                f"{self.config.run} has gone or changed since it was frozen: put it back, or freeze another"
+                f"{self.config.run} has gone or changed since it was frozen: put it back, or"
+                f" freeze another"
             )
         return ()
 
 
 def _read(run: str, origin: Any) -> Finished:
-    """The store knows how runs are saved. It comes after the algorithms, so it is asked for by name."""
+    """The store knows how runs are saved. It comes after the algorithms, so it is asked for by
+    name."""
     from ...store.policy_store import finished
 
     return finished(run, origin)
@@ -111,7 +121,9 @@ def _pick(there: Collection[str], wanted: str, team: str, run: str) -> str:
     taken = wanted or (next(iter(there)) if len(there) == 1 else team)
     if taken not in there:
         hint = nearest(taken, there) if wanted else ""
-        raise ShoalError(f"{run} has no team {taken!r}{hint}: set team to one of {', '.join(there)}")
+        raise ShoalError(
+            f"{run} has no team {taken!r}{hint}: set team to one of {', '.join(there)}"
+        )
     return taken
 
 

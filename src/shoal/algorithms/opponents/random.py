@@ -24,7 +24,9 @@ class Fixed(Algorithm):
     def remember(self, memory: Any, window: Window) -> tuple:
         return ()
 
-    def learn(self, learner: Any, memory: Any, key: Array, clock: Clock) -> tuple[Any, Any, Metrics]:
+    def learn(
+        self, learner: Any, memory: Any, key: Array, clock: Clock
+    ) -> tuple[Any, Any, Metrics]:
         return learner, memory, {}
 
 
@@ -45,11 +47,15 @@ class Random(Fixed):
     def carry(self, learner: Any, games: int) -> tuple:
         return ()
 
-    def act(self, learner: Any, key: Array, view: View, carry: Any, clock: Clock, greedy: bool) -> Decision:
+    def act(
+        self, learner: Any, key: Array, view: View, carry: Any, clock: Clock, greedy: bool
+    ) -> Decision:
         space = self.spec.action
         if isinstance(space, Discrete):
             action = uniform(view.legal).sample(key)
         else:
             shape = (*view.alive.shape, space.size)
-            action = jax.random.uniform(key, shape, minval=jnp.asarray(space.low), maxval=jnp.asarray(space.high))
+            action = jax.random.uniform(
+                key, shape, minval=jnp.asarray(space.low), maxval=jnp.asarray(space.high)
+            )
         return Decision(action, (), ())

@@ -1,7 +1,8 @@
 """Self-play: an opponent made of another team's past selves.
 
-Playing snapshots instead of the newest self alone: Bansal et al., "Emergent Complexity via Multi-Agent Competition"
-(2018). Preferring those that still win: prioritised fictitious self-play, Vinyals et al. (2019).
+Playing snapshots instead of the newest self alone: Bansal et al., "Emergent Complexity via
+Multi-Agent Competition" (2018). Preferring those that still win: prioritised fictitious self-play,
+Vinyals et al. (2019).
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from .frozen import why_incompatible
 from .random import Fixed
 
 SCALE = math.log(10) / 400  # of Elo: 400 points are odds of 10 to 1
-PER_GAME, AT_ONCE = 16.0, 128.0  # Elo points at stake in one game, and in all games of one iteration together
+# Elo points at stake in one game, and in all games of one iteration together
+PER_GAME, AT_ONCE = 16.0, 128.0
 RECENT = 1000.0  # games that a snapshot's record remembers
 
 
@@ -34,7 +36,8 @@ class SelfPlayConfig:
     """Settings of a pool of past selves."""
 
     rule: Literal["latest", "uniform", "prioritised"] = "uniform"
-    """Who is drawn: the newest snapshot, any alike, or each in proportion to how often it beats the current self."""
+    """Who is drawn: the newest snapshot, any alike, or each in proportion to how often it beats the
+    current self."""
     of: str = ""
     """Team whose past selves play; empty takes the only other one."""
     pool: int = 20
@@ -42,7 +45,8 @@ class SelfPlayConfig:
     every: int = 10
     """Iterations between two snapshots."""
     period: int = 10
-    """Iterations after which opponents are drawn anew; episodes longer than that are never rated."""
+    """Iterations after which opponents are drawn anew; episodes longer than that are never
+    rated."""
     groups: int = 4
     """Opponents at a time: each device's games are split evenly between so many."""
 
@@ -52,11 +56,13 @@ class SelfPlayConfig:
 
 
 class Pool(NamedTuple):
-    """The learner: K snapshots, what is known of them, and the G that play. The same on all devices."""
+    """The learner: K snapshots, what is known of them, and the G that play. The same on all
+    devices."""
 
     selves: Any  # [K,…] what acting needs of the followed learner, as it was
     taken: Array  # [] int32 snapshots so far, the untrained self with which it begins included
-    record: Array  # [K,3] wins, draws and losses of the current self against each, about the last RECENT
+    # [K,3] wins, draws and losses of the current self against each, about the last RECENT
+    record: Array
     rating: Array  # [K] Elo of each
     current: Array  # [] Elo of the current self
     win_rate: Array  # [] of the current self, when last seen
@@ -77,11 +83,19 @@ class SelfPlay(Fixed):
         others = [other for other in everybody if other != team]
         of = self.config.of or (others[0] if len(others) == 1 else "")
         if of not in others:
-            told = f"there is no other team {of!r}{nearest(of, others)}" if of else f"{len(others)} other teams play"
-            raise ShoalError(f"past cannot tell whose past selves to play for {team!r}, as {told}: set of")
+            told = (
+                f"there is no other team {of!r}{nearest(of, others)}"
+                if of
+                else f"{len(others)} other teams play"
+            )
+            raise ShoalError(
+                f"past cannot tell whose past selves to play for {team!r}, as {told}: set of"
+            )
         self.team, self.of, self.games, self.player = team, of, games, everybody[of]
         if isinstance(self.player, Fixed):
-            raise ShoalError(f"past plays past selves of a team that learns, but {of!r} plays {self.player.name}")
+            raise ShoalError(
+                f"past plays past selves of a team that learns, but {of!r} plays {self.player.name}"
+            )
         wrong = why_incompatible(self.spec, self.player.spec)
         if wrong:
             raise ShoalError(f"past selves of team {of!r} cannot play for {team!r}: {of!r} {wrong}")
@@ -93,12 +107,17 @@ class SelfPlay(Fixed):
     @classmethod
     def suited(cls, config: SelfPlayConfig, share: Share) -> list[Fit]:
         groups = divisor(share.games, config.groups)
-        return [Fit("groups", groups, f"{share.games} games on each device")] if groups != config.groups else []
+        return (
+            [Fit("groups", groups, f"{share.games} games on each device")]
+            if groups != config.groups
+            else []
+        )
 
     def check(self, share: Share) -> None:
         if share.games % self.config.groups:
             raise ShoalError(
-                f"{share.games} games on each device cannot be split evenly between {self.config.groups} past selves:"
+                f"{share.games} games on each device cannot be split evenly between"
+                f" {self.config.groups} past selves:"
                 " change groups or games"
             )
 
@@ -122,27 +141,36 @@ class SelfPlay(Fixed):
     def acting(self, learner: Pool) -> Pool:
         return learner._replace(**dict.fromkeys(learner._fields) | {"playing": learner.playing})
 
-    # -- acting -------------------------------------------------------------------------------------------------
+    # -- acting ------------------------------------------------------------------------------------
 
     def carry(self, learner: Pool, games: int) -> Any:
         return self.player.carry(jax.tree.map(lambda x: x[0], learner.playing), games)
 
-    def act(self, learner: Pool, key: Array, view: View, carry: Any, clock: Clock, greedy: bool) -> Decision:
-        """Each group of games with its own snapshot; where games do not split evenly, the last one fills up."""
+    def act(
+        self, learner: Pool, key: Array, view: View, carry: Any, clock: Clock, greedy: bool
+    ) -> Decision:
+        """Each group of games with its own snapshot; where games do not split evenly, the last one
+        fills up."""
         games, groups = len(view.first), self.config.groups
         views, carries = jax.tree.map(partial(_split, groups), (view, carry))
         decide = jax.vmap(partial(self._decide, clock, greedy))
         together = decide(learner.playing, jax.random.split(key, groups), views, carries)
-        action, carry = jax.tree.map(lambda x: x.reshape(-1 if x.size else games, *x.shape[2:])[:games], together)
+        action, carry = jax.tree.map(
+            lambda x: x.reshape(-1 if x.size else games, *x.shape[2:])[:games], together
+        )
         return Decision(action, carry, ())
 
-    def _decide(self, clock: Clock, greedy: bool, learner: Any, key: Array, view: View, carry: Any) -> tuple:
+    def _decide(
+        self, clock: Clock, greedy: bool, learner: Any, key: Array, view: View, carry: Any
+    ) -> tuple:
         decision = self.player.act(learner, key, view, carry, clock, greedy)
         return decision.action, decision.carry
 
-    # -- between iterations -------------------------------------------------------------------------------------
+    # -- between iterations ------------------------------------------------------------------------
 
-    def meet(self, learner: Pool, learners: dict[str, Any], results: Results) -> tuple[Pool, Metrics]:
+    def meet(
+        self, learner: Pool, learners: dict[str, Any], results: Results
+    ) -> tuple[Pool, Metrics]:
         """Rate who played, keep a snapshot and draw opponents where it is time to."""
         c, now = self.config, learner.iterations + 1
         learner, rated = self._rated(learner, results)
@@ -160,21 +188,31 @@ class SelfPlay(Fixed):
         return learner._replace(iterations=now), metrics
 
     def keep(self, learner: Pool, carry: Any) -> Any:
-        """Opponents just drawn know nothing of the episodes they come into: what was kept is another net's."""
+        """Opponents just drawn know nothing of the episodes they come into: what was kept is
+        another net's."""
         due = learner.iterations % self.config.period == 0
-        fresh = self.carry(learner, len(jax.tree.leaves(carry)[0])) if jax.tree.leaves(carry) else carry
+        fresh = (
+            self.carry(learner, len(jax.tree.leaves(carry)[0])) if jax.tree.leaves(carry) else carry
+        )
         return jax.tree.map(lambda new, old: jnp.where(due, new, old), fresh, carry)
 
     def _rated(self, learner: Pool, results: Results) -> tuple[Pool, Array]:
-        """With the results of all episodes that were played against one opponent from their beginning."""
+        """With the results of all episodes that were played against one opponent from their
+        beginning."""
         ended = results.ended
         games = ended.shape[1]
         whole = jax.lax.dynamic_slice(learner.whole, [jax.lax.axis_index(AXIS) * games], [games])
-        counted = ended & (whole | (jnp.cumsum(ended, 0) > ended))  # [T,B] also if it began within this window
+        # [T,B] also if it began within this window
+        counted = ended & (whole | (jnp.cumsum(ended, 0) > ended))
         margin = results.returns[self.of] - results.returns[self.team]
-        outcome = jnp.stack([margin > 0, margin == 0, margin < 0], -1) & counted[..., None]  # [T,B,3]
+        # [T,B,3]
+        outcome = jnp.stack([margin > 0, margin == 0, margin < 0], -1) & counted[..., None]
         who = learner.slot[jnp.arange(games) // -(-games // self.config.groups)]  # [B]
-        fresh = jnp.zeros_like(learner.record).at[who].add(outcome.sum(0, dtype=jnp.float32), mode="drop")
+        fresh = (
+            jnp.zeros_like(learner.record)
+            .at[who]
+            .add(outcome.sum(0, dtype=jnp.float32), mode="drop")
+        )
         fresh = total(fresh)
         record = learner.record + fresh
         record = record * RECENT / jnp.maximum(record.sum(1, keepdims=True), RECENT)
@@ -183,10 +221,13 @@ class SelfPlay(Fixed):
         rated = count.sum()
         rate = jnp.where(rated > 0, score.sum() / jnp.maximum(rated, 1), learner.win_rate)
         whole = jax.lax.all_gather(whole | ended.any(0), AXIS, tiled=True)
-        return learner._replace(record=record, rating=rating, current=current, win_rate=rate, whole=whole), rated
+        return learner._replace(
+            record=record, rating=rating, current=current, win_rate=rate, whole=whole
+        ), rated
 
     def _kept(self, learner: Pool, now: Any, due: Array) -> Pool:
-        """With a snapshot, if it is due, in the oldest one's place; who still plays that one is rated no more."""
+        """With a snapshot, if it is due, in the oldest one's place; who still plays that one is
+        rated no more."""
         place = learner.taken % self.config.pool
         put = partial(_put, place, due)
         return learner._replace(
@@ -198,22 +239,31 @@ class SelfPlay(Fixed):
         )
 
     def _drawn(self, learner: Pool, opening: Array, due: Array) -> Pool:
-        """With other opponents, if it is time; `opening [B]` where a game's next episode begins with them."""
+        """With other opponents, if it is time; `opening [B]` where a game's next episode begins
+        with them."""
         key, key_draw = jax.random.split(jax.random.wrap_key_data(learner.key))
         odds = jnp.log(RULES[self.config.rule](learner))
-        slot = jnp.where(due, jax.random.categorical(key_draw, odds, shape=learner.slot.shape), learner.slot)
+        slot = jnp.where(
+            due, jax.random.categorical(key_draw, odds, shape=learner.slot.shape), learner.slot
+        )
         seat = partial(jax.tree.map, lambda selves, _: selves[slot])
-        playing = jax.lax.cond(due, seat, lambda selves, playing: playing, learner.selves, learner.playing)
+        playing = jax.lax.cond(
+            due, seat, lambda selves, playing: playing, learner.selves, learner.playing
+        )
         whole = jnp.where(due, jax.lax.all_gather(opening, AXIS, tiled=True), learner.whole)
-        return learner._replace(slot=slot, playing=playing, whole=whole, key=jax.random.key_data(key))
+        return learner._replace(
+            slot=slot, playing=playing, whole=whole, key=jax.random.key_data(key)
+        )
 
 
 def elo(current: Array, rating: Array, games: Array, score: Array) -> tuple[Array, Array]:
-    """Ratings after `games [K]` against each snapshot, in which the current self won `score [K]` (a draw is a half).
+    """Ratings after `games [K]` against each snapshot, in which the current self won `score [K]` (a
+    draw is a half).
 
-    With e = 1 / (1 + 10^((rating − current) / 400)) the expected share, every snapshot gives Δ = g (score − e · games)
-    to the current self. g is PER_GAME, as for single games, but no more than AT_ONCE / all games: ratings cannot
-    overshoot however many games come at once, and what they add up to stays.
+    With e = 1 / (1 + 10^((rating − current) / 400)) the expected share, every snapshot gives Δ = g
+    (score − e · games) to the current self. g is PER_GAME, as for single games, but no more than
+    AT_ONCE / all games: ratings cannot overshoot however many games come at once, and what they add
+    up to stays.
     """
     expected = jax.nn.sigmoid((current - rating) * SCALE)
     stake = jnp.minimum(PER_GAME, AT_ONCE / jnp.maximum(games.sum(), 1.0))
@@ -236,7 +286,8 @@ def _uniform(pool: Pool) -> Array:
 
 
 def _prioritised(pool: Pool) -> Array:
-    """The share of games each wins from the current self, as if one of two more games had been won."""
+    """The share of games each wins from the current self, as if one of two more games had been
+    won."""
     won = pool.record @ jnp.array([0.0, 0.5, 1.0])
     return _filled(pool) * (won + 1) / (pool.record.sum(1) + 2)
 

@@ -1,8 +1,10 @@
-"""Environments from outside, by their ids, as matches (`envs/host/match.py`). Nothing here needs JAX.
+"""Environments from outside, by their ids, as matches (`envs/host/match.py`). Nothing here needs
+JAX.
 
-`pz:<module>` is a PettingZoo environment, `gym:<id>` one of Gymnasium's registry, `football:<scenario>` Google's
-football, and `<module>:<function>` one's own: the function gets the options and returns an environment of any kind
-below, which is known by its methods and need not inherit from anything.
+`pz:<module>` is a PettingZoo environment, `gym:<id>` one of Gymnasium's registry,
+`football:<scenario>` Google's football, and `<module>:<function>` one's own: the function gets the
+options and returns an environment of any kind below, which is known by its methods and need not
+inherit from anything.
 """
 
 from __future__ import annotations
@@ -52,7 +54,11 @@ def open_match(name: str, options: dict[str, Any], render: bool = False) -> Matc
         raise ShoalError(f"There is no environment '{name}'; {KNOWN}.")
     how, options = AdapterOptions.split(options)
     try:
-        match = PREFIXES[kind](rest, options, render, how) if kind in PREFIXES else _own(name, options, render, how)
+        match = (
+            PREFIXES[kind](rest, options, render, how)
+            if kind in PREFIXES
+            else _own(name, options, render, how)
+        )
         return how.arrange(match)
     except Broken as error:
         raise ShoalError(f"{name} does not keep the contract of environments: {error}.") from error
@@ -75,7 +81,10 @@ def as_parallel_env(match: Match) -> ToPettingZoo:
 def adapt(env: Any, how: AdapterOptions) -> Match:
     """The environment as a match, by what it can do."""
     if not hasattr(env, "possible_agents") and _of_pettingzoo(env):
-        raise Broken("PettingZoo's environments have possible_agents, a list of all who may ever play: write one")
+        raise Broken(
+            "PettingZoo's environments have possible_agents, a list of all who may"
+            " ever play: write one"
+        )
     if not any(_has(env, methods) for methods in KINDS):
         kinds = "a PettingZoo, Gymnasium or SMAC environment nor a Match"
         raise ShoalError(f"{type(env).__name__} is neither {kinds}: it has none of their methods.")
@@ -86,7 +95,9 @@ def adapt(env: Any, how: AdapterOptions) -> Match:
 def _of_pettingzoo(env: Any) -> bool:
     """Whether it is meant to be one of PettingZoo's."""
     inherits = any(kind.__module__.startswith("pettingzoo.") for kind in type(env).__mro__)
-    return inherits or (callable(getattr(env, "observation_space", None)) and hasattr(env, "agents"))
+    return inherits or (
+        callable(getattr(env, "observation_space", None)) and hasattr(env, "agents")
+    )
 
 
 def _has(env: Any, methods: tuple[str, ...]) -> bool:
@@ -96,8 +107,12 @@ def _has(env: Any, methods: tuple[str, ...]) -> bool:
 def _match(env: Any, how: AdapterOptions) -> Match:
     """What is a match already, with teams of its own."""
     if how.teams:
-        raise ShoalError("teams cannot be chosen here: the environment says itself who plays together.")
-    if not isinstance(env.teams, dict) or not all(isinstance(spec, Spec) for spec in env.teams.values()):
+        raise ShoalError(
+            "teams cannot be chosen here: the environment says itself who plays together."
+        )
+    if not isinstance(env.teams, dict) or not all(
+        isinstance(spec, Spec) for spec in env.teams.values()
+    ):
         raise ShoalError("The teams of a Match must be a dictionary of Specs by the teams' names.")
     return env
 
@@ -144,7 +159,9 @@ def _pettingzoo(rest: str, options: dict[str, Any], render: bool, how: AdapterOp
     factory = getattr(module, "parallel_env", None) or getattr(module, "env", None)
     if factory is None:
         hint = _neighbours(rest + ".") or "."
-        raise ShoalError(f"{rest} has neither parallel_env nor env, as PettingZoo's environments do{hint}")
+        raise ShoalError(
+            f"{rest} has neither parallel_env nor env, as PettingZoo's environments do{hint}"
+        )
     return adapt(_made(f"pz:{rest}", factory, options, render), how)
 
 
@@ -175,7 +192,9 @@ def _own(name: str, options: dict[str, Any], render: bool, how: AdapterOptions) 
     module = _load(path)
     if not callable(getattr(module, function, None)):
         callables = [word for word, value in vars(module).items() if callable(value)]
-        raise ShoalError(f"{path} has no function '{function}'{nearest(function, callables) or '.'}")
+        raise ShoalError(
+            f"{path} has no function '{function}'{nearest(function, callables) or '.'}"
+        )
     return adapt(_made(name, getattr(module, function), options, render), how)
 
 
@@ -184,7 +203,10 @@ PREFIXES: dict[str, Callable[[str, dict[str, Any], bool, AdapterOptions], Match]
     "gym": _gymnasium,
     "football": _football,
 }
-KNOWN = "from outside there are pz:<module>, gym:<id>, football:<scenario> and one's own <module>:<function>"
+KNOWN = (
+    "from outside there are pz:<module>, gym:<id>, football:<scenario> and one's own"
+    " <module>:<function>"
+)
 
 
 def _load(path: str) -> ModuleType:
@@ -194,7 +216,8 @@ def _load(path: str) -> ModuleType:
     except ImportError as error:
         parent, _, name = path.rpartition(".")
         alias = vars(sys.modules[parent]).get(name) if parent in sys.modules else None
-        if isinstance(alias, ModuleType):  # of a shorter name than its own, as gymnasium_robotics.mamujoco_v1 is
+        # of a shorter name than its own, as gymnasium_robotics.mamujoco_v1 is
+        if isinstance(alias, ModuleType):
             return alias
         raise _lack(path, error) from error
     except (ValueError, TypeError) as error:  # the path is no name of a module
@@ -208,7 +231,9 @@ def _lack(path: str, error: ImportError) -> ShoalError:
     if not isinstance(error, ModuleNotFoundError):
         return ShoalError(f"'{path}' cannot be imported: {_sentence(error)}")
     if missing == package and package in EXTRAS:
-        return ShoalError(f"The package {package} is not installed: pip install 'shoal[{EXTRAS[package]}]'.")
+        return ShoalError(
+            f"The package {package} is not installed: pip install 'shoal[{EXTRAS[package]}]'."
+        )
     if path != missing and not path.startswith(f"{missing}."):
         return ShoalError(f"{path} needs the package {package}, which is not installed.")
     here = "neither installed nor in this folder or on PYTHONPATH"
@@ -231,7 +256,10 @@ def _made(name: str, factory: Callable[..., Any], options: dict[str, Any], rende
         raise _lack(name, error) from error
     except (TypeError, ValueError, AssertionError) as error:
         if render and "render_mode" in str(error):
-            needs = "an argument render_mode, and a render() that returns a picture [H,W,3] for rgb_array"
+            needs = (
+                "an argument render_mode, and a render() that returns a picture [H,W,3] for"
+                " rgb_array"
+            )
             raise ShoalError(f"{name} cannot be drawn: give it {needs}.") from error
         if not options:
             raise

@@ -1,8 +1,9 @@
 """Google Research Football (`gfootball` 2.10.2) as a match.
 
-One team, `left`, of the players that are controlled on the left, and `right` if players are controlled there, too. Each
-player sees the 115 numbers of `simple115v2` from its own side of the field. The package speaks the old gym API: four
-values from a step, with an axis for the players unless there is just one.
+One team, `left`, of the players that are controlled on the left, and `right` if players are
+controlled there, too. Each player sees the 115 numbers of `simple115v2` from its own side of the
+field. The package speaks the old gym API: four values from a step, with an axis for the players
+unless there is just one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ ACTIONS = 19
 SIZE = 115
 ACTIVE = slice(97, 108)  # of an observation: marks the player who is controlled
 FRAME = (320, 180)
-PLAYERS = {  # of the left, by default: those whom the scenario is about, most often without the keeper
+# of the left, by default: those whom the scenario is about, most often without the keeper
+PLAYERS = {
     "academy_empty_goal_close": 1,
     "academy_empty_goal": 1,
     "academy_run_to_score": 1,
@@ -42,8 +44,9 @@ PLAYERS = {  # of the left, by default: those whom the scenario is about, most o
     "11_vs_11_kaggle": 10,
 }
 RECIPE = """\
-gfootball is not installed, and pip has to compile it: in an activated virtual environment, with the libraries that \
-docs/other-environments.md lists, `pip install psutil wheel "setuptools<66"`, then \
+gfootball is not installed, and pip has to compile it: in an activated virtual environment, \
+with the libraries that docs/other-environments.md lists, \
+`pip install psutil wheel "setuptools<66"`, then \
 `pip install --no-build-isolation gfootball==2.10.2`, then `pip install six gym==0.25.2`."""
 
 
@@ -54,7 +57,8 @@ class Options:
     right: int = 0
     """controlled on the right, as a team of their own; 0 leaves them to the game"""
     rewards: str = "scoring"
-    """`scoring`, or `scoring,checkpoints`, which also pays for coming nearer to the goal with the ball"""
+    """`scoring`, or `scoring,checkpoints`, which also pays for coming nearer to the goal with the
+    ball"""
     representation: str = "simple115v2"
     """what players see; there is no other"""
 
@@ -63,7 +67,9 @@ def make(scenario: str, options: dict[str, Any], render: bool) -> Match:
     """A match of that scenario; `render` makes one that can be looked at, which needs a screen."""
     if scenario not in PLAYERS:
         hint = nearest(scenario, PLAYERS)
-        raise ShoalError(f"Football has no scenario '{scenario}'{hint}; it has {', '.join(PLAYERS)}.")
+        raise ShoalError(
+            f"Football has no scenario '{scenario}'{hint}; it has {', '.join(PLAYERS)}."
+        )
     how = _checked(options)
     try:
         football = importlib.import_module("gfootball.env")
@@ -81,7 +87,9 @@ def make(scenario: str, options: dict[str, Any], render: bool) -> Match:
             other_config_options={"render_resolution_x": FRAME[0], "render_resolution_y": FRAME[1]},
         )
     except AssertionError as error:
-        raise ShoalError(f"{scenario} cannot be played by {left} and {how.right}: {error}") from error
+        raise ShoalError(
+            f"{scenario} cannot be played by {left} and {how.right}: {error}"
+        ) from error
     return FootballMatch(env, left, how.right)
 
 
@@ -90,13 +98,17 @@ def _checked(options: dict[str, Any]) -> Options:
     for option in options:
         if option not in known:
             hint = nearest(option, known)
-            raise ShoalError(f"Football has no option '{option}'{hint}; it knows {', '.join(known)}.")
+            raise ShoalError(
+                f"Football has no option '{option}'{hint}; it knows {', '.join(known)}."
+            )
     how = Options(**options)
     for option, value in (("players", how.players), ("right", how.right)):
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 11:
             raise ShoalError(f"{option} must be a whole number from 0 to 11, not {value!r}.")
     if how.rewards not in ("scoring", "scoring,checkpoints"):
-        raise ShoalError(f"rewards must be 'scoring' or 'scoring,checkpoints', not {how.rewards!r}.")
+        raise ShoalError(
+            f"rewards must be 'scoring' or 'scoring,checkpoints', not {how.rewards!r}."
+        )
     if how.representation != "simple115v2":
         raise ShoalError(f"representation must be 'simple115v2', not {how.representation!r}.")
     return how
@@ -107,7 +119,8 @@ class FootballMatch:
 
     def __init__(self, env: Any, left: int, right: int) -> None:
         self.env, self.counts = env, {"left": left} | ({"right": right} if right else {})
-        # All see the whole field, so a state is what one player sees, with every controlled player marked in it.
+        # All see the whole field, so a state is what one player sees, with every controlled player
+        # marked in it.
         state = SIZE + (ACTIVE.stop - ACTIVE.start if right else 0)
         self.teams = {
             team: Spec(
@@ -121,11 +134,13 @@ class FootballMatch:
         }
 
     def reset(self, seed: int) -> MatchStep:
-        """Open a match from this seed, which decides all that the package draws or takes from the match's number."""
+        """Open a match from this seed, which decides all that the package draws or takes from the
+        match's number."""
         config = self.env.unwrapped._config
         config["game_engine_random_seed"] = seed
         config["reverse_team_processing"] = bool(seed % 2)
-        config["episode_number"] = (seed // 2) % 2  # whether it is odd decides who starts on which side
+        # whether it is odd decides who starts on which side
+        config["episode_number"] = (seed // 2) % 2
         obs = self.env.reset()
         return self._moment(obs, np.zeros(sum(self.counts.values())), ended=False, over=False)
 
@@ -143,7 +158,9 @@ class FootballMatch:
     def _late(self, info: dict[str, Any]) -> bool:
         """Whether time has run out, and not a goal with the last kick ended the match."""
         raw = self.env.unwrapped
-        goal = raw._config.ScenarioConfig().end_episode_on_score and info.get("score_reward", 0) != 0
+        goal = (
+            raw._config.ScenarioConfig().end_episode_on_score and info.get("score_reward", 0) != 0
+        )
         return raw.observation()[0]["steps_left"] <= 0 and not goal
 
     def _moment(self, obs: Any, reward: Any, ended: bool, over: bool) -> MatchStep:
@@ -158,7 +175,8 @@ class FootballMatch:
                 legal=np.ones((count, ACTIONS), bool),
                 alive=alive,
                 reward=rewards[own],
-                discount=np.where(ended, 0.0, alive).astype(np.float32),  # nothing follows for the dead
+                # nothing follows for the dead
+                discount=np.where(ended, 0.0, alive).astype(np.float32),
             )
             start += count
         return MatchStep(glances, self._state(glances), over)
@@ -166,4 +184,6 @@ class FootballMatch:
     def _state(self, glances: dict[str, TeamStep]) -> np.ndarray:
         state = glances["left"].obs[0].copy()
         state[ACTIVE] = glances["left"].obs[:, ACTIVE].max(0)
-        return np.concatenate([state, *(g.obs[:, ACTIVE].max(0) for team, g in glances.items() if team != "left")])
+        return np.concatenate(
+            [state, *(g.obs[:, ACTIVE].max(0) for team, g in glances.items() if team != "left")]
+        )

@@ -1,4 +1,5 @@
-"""Gymnasium environments: of one agent, or of several where the spaces are Tuples, one part for each agent."""
+"""Gymnasium environments: of one agent, or of several where the spaces are Tuples, one part for
+each agent."""
 
 from __future__ import annotations
 
@@ -29,11 +30,16 @@ class GymMatch:
         )
         rules.takes_a_seed(env, rules.GYM)
         self.several = (
-            isinstance(seen, spaces.Tuple) and isinstance(done, spaces.Tuple) and len(seen.spaces) == len(done.spaces)
+            isinstance(seen, spaces.Tuple)
+            and isinstance(done, spaces.Tuple)
+            and len(seen.spaces) == len(done.spaces)
         )
         self.agents = [f"agent_{i}" for i in range(len(done.spaces) if self.several else 1)]
         self.roster = Roster(
-            {agent: reader(agent, space, how.strict) for agent, space in self._by_agent(seen).items()},
+            {
+                agent: reader(agent, space, how.strict)
+                for agent, space in self._by_agent(seen).items()
+            },
             {agent: writer(agent, space) for agent, space in self._by_agent(done).items()},
             how.teams,
             None if how.unseen is None else 0,
@@ -45,7 +51,9 @@ class GymMatch:
     def reset(self, seed: int) -> MatchStep:
         obs, info = rules.opened(self._reset(seed), rules.GYM, "an observation and an info")
         self.live = set(self.agents)
-        return self._moment(obs, info, EnvStep({}, self.live, discounts=dict.fromkeys(self.agents, 1.0)))
+        return self._moment(
+            obs, info, EnvStep({}, self.live, discounts=dict.fromkeys(self.agents, 1.0))
+        )
 
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         native = self.roster.native(actions, self.agents)
@@ -56,11 +64,14 @@ class GymMatch:
         live = {agent for agent in self.live if not ends[agent] and not cuts[agent]}
         alive, discounts = fates(self.live, live, ends, cuts)
         self.live = live
-        return self._moment(obs, info, EnvStep({}, alive, {}, self._each(reward), discounts, over=not live))
+        return self._moment(
+            obs, info, EnvStep({}, alive, {}, self._each(reward), discounts, over=not live)
+        )
 
     def render(self) -> np.ndarray:
         plain = self.env.unwrapped
-        if "mode" in inspect.signature(plain.render).parameters:  # as Gym once did, and some packages still do
+        # as Gym once did, and some packages still do
+        if "mode" in inspect.signature(plain.render).parameters:
             return np.asarray(plain.render(mode="rgb_array"), np.uint8)
         return frame(self.env)
 
@@ -87,9 +98,13 @@ class GymMatch:
         """What comes as one thing, or one for each agent, by agent."""
         parts = list(parts) if self.several else [parts]
         if len(parts) != len(self.agents):
-            raise Broken(f"the environment gives {len(parts)} things where {len(self.agents)} agents play")
+            raise Broken(
+                f"the environment gives {len(parts)} things where {len(self.agents)} agents play"
+            )
         return dict(zip(self.agents, parts, strict=True))
 
     def _each(self, value: Any) -> dict[str, Any]:
         """A number or flag for every agent: its own, or one for all."""
-        return self._by_agent(value if np.ndim(value) or not self.several else [value] * len(self.agents))
+        return self._by_agent(
+            value if np.ndim(value) or not self.several else [value] * len(self.agents)
+        )

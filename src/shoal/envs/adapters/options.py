@@ -16,11 +16,13 @@ class AdapterOptions:
     """The adapter's own options; every other goes to the environment."""
 
     teams: str = ""
-    """Who plays together: empty for by the agents' names (red_0 plays for red), all, each, or red:red_*;blue:blue_0."""
+    """Who plays together: empty for by the agents' names (red_0 plays for red), all, each, or
+    red:red_*;blue:blue_0."""
     limit: int = 0
     """Steps after which an episode is cut; 0 for the environment's own end."""
     state: bool | None = True
-    """Whether to take the environment's own state, if it has one; else the state is all observations side by side."""
+    """Whether to take the environment's own state, if it has one; else the state is all
+    observations side by side."""
     strict: bool = False
     """Hold every observation against the space it was promised in, as check-env does; slow."""
     swap: bool = False
@@ -28,11 +30,15 @@ class AdapterOptions:
 
     def __post_init__(self) -> None:
         if not isinstance(self.teams, str):
-            raise ShoalError(f"teams must be a text like red:red_0,red_1;blue:blue_*, not {self.teams!r}.")
+            raise ShoalError(
+                f"teams must be a text like red:red_0,red_1;blue:blue_*, not {self.teams!r}."
+            )
         if not isinstance(self.limit, int) or isinstance(self.limit, bool) or self.limit < 0:
             raise ShoalError(f"limit must be a whole number of at least 0, not {self.limit!r}.")
         for option in ("state", "strict", "swap"):
-            if not isinstance(getattr(self, option), bool) and (option != "state" or self.state is not None):
+            if not isinstance(getattr(self, option), bool) and (
+                option != "state" or self.state is not None
+            ):
                 raise ShoalError(f"{option} must be True or False, not {getattr(self, option)!r}.")
 
     @property
@@ -74,14 +80,24 @@ class Limited:
 
 
 class Swapped:
-    """A match of two equal teams that exchange seats when the seed is odd; the state ends with a 1 when they have."""
+    """A match of two equal teams that exchange seats when the seed is odd; the state ends with a 1
+    when they have."""
 
     def __init__(self, match: Match):
         names, specs = list(match.teams), list(match.teams.values())
-        if len(specs) != 2 or replace(specs[0], agents=()) != replace(specs[1], agents=()) or specs[0].n != specs[1].n:
-            raise ShoalError(f"swap needs two teams of equal agents, and here play {', '.join(names)}: leave it out.")
+        if (
+            len(specs) != 2
+            or replace(specs[0], agents=()) != replace(specs[1], agents=())
+            or specs[0].n != specs[1].n
+        ):
+            raise ShoalError(
+                f"swap needs two teams of equal agents, and here play"
+                f" {', '.join(names)}: leave it out."
+            )
         self.match, self.swapped = match, False
-        self.teams = {team: replace(spec, state=spec.state + 1) for team, spec in match.teams.items()}
+        self.teams = {
+            team: replace(spec, state=spec.state + 1) for team, spec in match.teams.items()
+        }
         self.other = dict(zip(names, reversed(names), strict=True))
         self.render, self.close = match.render, match.close
 

@@ -1,4 +1,5 @@
-"""Environments where all agents move at once: PettingZoo's `ParallelEnv`, or anything with its methods."""
+"""Environments where all agents move at once: PettingZoo's `ParallelEnv`, or anything with its
+methods."""
 
 from __future__ import annotations
 
@@ -22,12 +23,16 @@ def frame(env: Any) -> np.ndarray:
         raise Broken("the environment draws no picture: it has no render()")
     picture = env.render()
     if not isinstance(picture, np.ndarray) or picture.ndim != 3:
-        raise Broken("the environment draws no picture: its render() gives no array of height, width and colours")
+        raise Broken(
+            "the environment draws no picture: its render() gives no array of height,"
+            " width and colours"
+        )
     return picture[..., :3].astype(np.uint8)
 
 
 class World:
-    """What PettingZoo's two kinds of environments have in common: agents with spaces, perhaps a state of their own."""
+    """What PettingZoo's two kinds of environments have in common: agents with spaces, perhaps a
+    state of their own."""
 
     interface = ""  # as PettingZoo calls it
 
@@ -60,7 +65,9 @@ class World:
         """The agents the environment lists now."""
         agents = getattr(self.env, "agents", None)
         if not isinstance(agents, list | tuple):
-            raise Broken(f"{self.interface} has agents, a list of who plays now, and here it is {agents!r}")
+            raise Broken(
+                f"{self.interface} has agents, a list of who plays now, and here it is {agents!r}"
+            )
         self.known(agents, "plays")
         return list(agents)
 
@@ -88,7 +95,11 @@ class World:
         infos, seats = infos if isinstance(infos, Mapping) else {}, self.roster.seats
         if not self.roster.masked and not any(infos.values()):
             return {}  # as most do
-        told = {agent: seats[agent].reader.mask(obs[agent], infos.get(agent)) for agent in obs if agent in seats}
+        told = {
+            agent: seats[agent].reader.mask(obs[agent], infos.get(agent))
+            for agent in obs
+            if agent in seats
+        }
         return {agent: mask for agent, mask in told.items() if mask is not None}
 
     def _first_state(self) -> np.ndarray | None:
@@ -102,7 +113,9 @@ class World:
             return _numbers(self.env.state())
         except Exception as error:
             if alive:
-                raise Broken(f"its state() fails, leave it out with --env.state False: {error!r}") from error
+                raise Broken(
+                    f"its state() fails, leave it out with --env.state False: {error!r}"
+                ) from error
             return last  # several environments have none left after the end, where nobody needs it
 
 
@@ -112,10 +125,14 @@ class ParallelMatch(World):
     interface = rules.PARALLEL
 
     def reset(self, seed: int) -> MatchStep:
-        obs, infos = rules.opened(self.env.reset(seed=seed), self.interface, "observations and infos")
+        obs, infos = rules.opened(
+            self.env.reset(seed=seed), self.interface, "observations and infos"
+        )
         self.live = self.arrived()
         obs = rules.by_agent(obs, self.live, "observation")
-        return self.tell(EnvStep(obs, self.live, self.masks(obs, infos), discounts=dict.fromkeys(self.live, 1.0)))
+        return self.tell(
+            EnvStep(obs, self.live, self.masks(obs, infos), discounts=dict.fromkeys(self.live, 1.0))
+        )
 
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         told = self.env.step(self.roster.native(actions, self.present()))
@@ -125,13 +142,21 @@ class ParallelMatch(World):
             rules.flags(rules.by_agent(given, self.live, what), what)
             for given, what in zip(ends, ("termination", "truncation"), strict=True)
         )
-        live = {agent for agent in self.present() if not terminated.get(agent) and not truncated.get(agent)}
+        live = {
+            agent
+            for agent in self.present()
+            if not terminated.get(agent) and not truncated.get(agent)
+        }
         alive, discounts = fates(self.live, live, terminated, truncated)
         self.live = live
-        obs = rules.by_agent(obs, {agent for agent, discount in discounts.items() if discount}, "observation")
+        obs = rules.by_agent(
+            obs, {agent for agent, discount in discounts.items() if discount}, "observation"
+        )
         self.known(obs, "is observed")
         self.known(rewards, "is rewarded")
-        return self.tell(EnvStep(obs, alive, self.masks(obs, infos), rewards, discounts, over=not live))
+        return self.tell(
+            EnvStep(obs, alive, self.masks(obs, infos), rewards, discounts, over=not live)
+        )
 
 
 def _numbers(state: Any) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Environments where agents move in turn: PettingZoo's `AECEnv`, or anything with its methods.
 
-At every step all agents answer and only the answer of the one whose turn it is counts. The others have one legal
-action, so that no learner wonders which was right.
+At every step all agents answer and only the answer of the one whose turn it is counts. The others
+have one legal action, so that no learner wonders which was right.
 """
 
 from __future__ import annotations
@@ -32,18 +32,27 @@ class TurnsMatch(World):
         mover = self.env.agent_selection
         self.known([mover], "is to move")
         self.env.step(self.roster.native(actions, [mover])[mover])
-        # What this one step earned, of all agents: `last()` would tell it to each only at its own next turn.
-        return self._instant(dict(rules.by_agent(getattr(self.env, "rewards", None), set(), "reward")))
+        # What this one step earned, of all agents: `last()` would tell it to each only at its own
+        # next turn.
+        return self._instant(
+            dict(rules.by_agent(getattr(self.env, "rewards", None), set(), "reward"))
+        )
 
     def _told(self, what: str) -> dict[Any, bool]:
         """The flags of all agents that are there."""
-        return rules.flags(rules.by_agent(getattr(self.env, f"{what}s", None), set(self.present()), what), what)
+        return rules.flags(
+            rules.by_agent(getattr(self.env, f"{what}s", None), set(self.present()), what), what
+        )
 
     def _instant(self, rewards: Mapping[Any, Any]) -> MatchStep:
         terminated, truncated = self._told("termination"), self._told("truncation")
         live, last = self._living(), {}
         if live:
-            last = {agent: self.env.observe(agent) for agent in self.live - live if not terminated[agent]}
+            last = {
+                agent: self.env.observe(agent)
+                for agent in self.live - live
+                if not terminated[agent]
+            }
             self._send_away()
             terminated |= self._told("termination")
             truncated |= self._told("truncation")
@@ -67,7 +76,9 @@ class TurnsMatch(World):
                 return
             self.env.step(None)
         if self.env.agents and self._ended(self.env.agent_selection):
-            raise Broken(f"{self.env.agent_selection} has ended and does not leave when stepped with None")
+            raise Broken(
+                f"{self.env.agent_selection} has ended and does not leave when stepped with None"
+            )
 
     def _turn(self, masks: dict[Any, Any]) -> dict[Any, Any]:
         """The mask of the agent whose turn it is, and for the others only action 0."""

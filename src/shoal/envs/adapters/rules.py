@@ -1,4 +1,5 @@
-"""The rules of other people's interfaces that adapters rely on: which one an environment breaks, and what to write."""
+"""The rules of other people's interfaces that adapters rely on: which one an environment breaks,
+and what to write."""
 
 from __future__ import annotations
 
@@ -21,11 +22,16 @@ def agents_of(env: Any, interface: str) -> list[Any]:
     named = getattr(env, "possible_agents", None)
     if not isinstance(named, list | tuple) or not named:
         found = named if isinstance(named, list) else _kind(named)
-        raise Broken(f"{interface} has possible_agents, a list of all who may ever play, and here it is {found}")
+        raise Broken(
+            f"{interface} has possible_agents, a list of all who may ever play, and"
+            f" here it is {found}"
+        )
     agents = list(named)
     for agent in agents:
         if [str(other) for other in agents].count(str(agent)) > 1:
-            raise Broken(f"possible_agents names {str(agent)!r} twice: give every agent a name of its own")
+            raise Broken(
+                f"possible_agents names {str(agent)!r} twice: give every agent a name of its own"
+            )
     return agents
 
 
@@ -33,18 +39,25 @@ def space_for(env: Any, method: str, agent: Any, interface: str) -> spaces.Space
     """What its method `observation_space` or `action_space` says of an agent."""
     ask = getattr(env, method, None)
     if not callable(ask):
-        raise Broken(f"{interface} has a method {method}, not {_kind(ask)}: write def {method}(self, agent)")
+        raise Broken(
+            f"{interface} has a method {method}, not {_kind(ask)}: write def {method}(self, agent)"
+        )
     try:
         space = ask(agent)
     except Exception as error:
-        raise Broken(f"{method}({agent!r}) fails, every one of possible_agents needs a space: {error!r}") from error
+        raise Broken(
+            f"{method}({agent!r}) fails, every one of possible_agents needs a space: {error!r}"
+        ) from error
     return a_space(space, f"{method}({agent!r}) of {interface}")
 
 
 def a_space(space: Any, what: str) -> Any:
     """The space, if it is one."""
     if not isinstance(space, spaces.Space):
-        raise Broken(f"{what} must be a space of gymnasium.spaces, such as Box or Discrete, not {_kind(space)}")
+        raise Broken(
+            f"{what} must be a space of gymnasium.spaces, such as Box or Discrete, not"
+            f" {_kind(space)}"
+        )
     return space
 
 
@@ -102,9 +115,12 @@ def allowed(mask: Any, agent: Any, size: int) -> np.ndarray:
     mask = np.asarray(mask)
     if mask.shape != (size,):
         raise Broken(f"the action mask of {agent} has shape {mask.shape}, it has {size} actions")
-    if mask.dtype != bool and (mask.dtype.kind not in "iuf" or not ((mask == 0) | (mask == 1)).all()):
+    if mask.dtype != bool and (
+        mask.dtype.kind not in "iuf" or not ((mask == 0) | (mask == 1)).all()
+    ):
         raise Broken(
-            f"the action mask of {agent} must be 1 for what is allowed and 0 for the rest, not {mask.tolist()}"
+            f"the action mask of {agent} must be 1 for what is allowed and 0 for the rest, not"
+            f" {mask.tolist()}"
         )
     return mask.astype(bool)
 
@@ -113,7 +129,8 @@ def close(env: Any) -> None:
     """Close the environment."""
     if not callable(getattr(env, "close", None)):
         raise ShoalError(
-            f"{type(env).__name__} has no close(), which PettingZoo and Gymnasium have: write def close(self): pass"
+            f"{type(env).__name__} has no close(), which PettingZoo and Gymnasium have: write"
+            f" def close(self): pass"
         )
     env.close()
 

@@ -1,7 +1,9 @@
-"""Battles with the interface of SMAC, which SMACv2 shares and wrappers of SMAClite imitate, as a match.
+"""Battles with the interface of SMAC, which SMACv2 shares and wrappers of SMAClite imitate, as a
+match.
 
-The interface: `get_env_info`, `reset`, `get_obs`, `get_state`, `get_avail_actions` and `step(actions)`, which answers
-with the team's reward, whether the battle is over, and some info. One team, `agent`, where all earn that reward.
+The interface: `get_env_info`, `reset`, `get_obs`, `get_state`, `get_avail_actions` and
+`step(actions)`, which answers with the team's reward, whether the battle is over, and some info.
+One team, `agent`, where all earn that reward.
 """
 
 from __future__ import annotations
@@ -24,12 +26,15 @@ NEEDED = ("get_env_info", "reset", "step", "get_obs", "get_state", "get_avail_ac
 
 
 class SmacMatch:
-    """One battle. `how.limit` is the number of steps after which time runs out; 0 leaves that to the battle."""
+    """One battle. `how.limit` is the number of steps after which time runs out; 0 leaves that to
+    the battle."""
 
     def __init__(self, env: Any, how: AdapterOptions):
         missing = [name for name in NEEDED if not callable(getattr(env, name, None))]
         if missing:
-            raise ShoalError(f"{type(env).__name__} lacks {', '.join(missing)}, which SMAC's interface has.")
+            raise ShoalError(
+                f"{type(env).__name__} lacks {', '.join(missing)}, which SMAC's interface has."
+            )
         self.env, self.limit = env, int(how.limit)
         self.taken = 0  # steps of this episode
         self.alive = np.zeros(0, bool)
@@ -42,12 +47,14 @@ class SmacMatch:
         self.teams = {TEAM: Spec(agents, obs, state, Discrete(int(info["n_actions"])))}
 
     def reset(self, seed: int) -> MatchStep:
-        """Open a battle, from this seed if the environment takes one: SMAC itself takes one only when it is made."""
+        """Open a battle, from this seed if the environment takes one: SMAC itself takes one only
+        when it is made."""
         self.taken = 0
         if _takes(self.env.reset, "seed"):
             self.env.reset(seed=seed)
         else:
-            if _takes(getattr(self.env, "seed", None)):  # SMAC's own `seed()` takes nothing and only tells the seed
+            # SMAC's own `seed()` takes nothing and only tells the seed
+            if _takes(getattr(self.env, "seed", None)):
                 self.env.seed(seed)
             self.env.reset()
         return self._moment(0.0, ended=False, over=False)
@@ -56,15 +63,22 @@ class SmacMatch:
         """One step; the dead do nothing, which is action 0."""
         told = [int(action) for action in np.where(self.alive, actions[TEAM], 0)]
         answer = self.env.step(told)
-        if not isinstance(answer, tuple | list) or len(answer) != 3 or not isinstance(answer[2], Mapping):
+        if (
+            not isinstance(answer, tuple | list)
+            or len(answer) != 3
+            or not isinstance(answer[2], Mapping)
+        ):
             raise Broken(
-                f"step of SMAC's interface gives reward, terminated and an info dictionary, not {answer!r}"[:300]
+                f"step of SMAC's interface gives reward, terminated and an info dictionary, not"
+                f" {answer!r}"[:300]
             )
         reward, info = answer[0], answer[2]
         terminated = rules.flag(answer[1], "terminated")
         self.taken += 1
         if terminated and self.informs and not info:
-            raise Broken("it ended without any info, as SMAC does when StarCraft II had to be started again")
+            raise Broken(
+                "it ended without any info, as SMAC does when StarCraft II had to be started again"
+            )
         self.informs |= bool(info)
         ended = bool(terminated) and not info.get("episode_limit", False)
         return self._moment(float(reward), ended, bool(terminated) or self.taken == self.limit)
@@ -87,12 +101,17 @@ class SmacMatch:
         discount = np.where(ended, 0.0, self.alive).astype(np.float32)
         rewards = np.full(spec.n, reward, np.float32)
         obs = np.stack([np.ravel(row) for row in self.env.get_obs()]).astype(np.float32)
-        state = np.ravel(self.env.get_state()).astype(np.float32) if self.unseen is None else self.unseen
+        state = (
+            np.ravel(self.env.get_state()).astype(np.float32)
+            if self.unseen is None
+            else self.unseen
+        )
         return MatchStep({TEAM: TeamStep(obs, legal, self.alive, rewards, discount)}, state, over)
 
 
 def _takes(method: Callable | None, *names: str) -> bool:
-    """Whether it is a method with parameters of these names, or, if none are named, with any at all."""
+    """Whether it is a method with parameters of these names, or, if none are named, with any at
+    all."""
     if not callable(method):
         return False
     parameters = inspect.signature(method).parameters

@@ -1,4 +1,5 @@
-"""Gymnasium's spaces as Shoal speaks: observations become rows of numbers, actions a number or a vector."""
+"""Gymnasium's spaces as Shoal speaks: observations become rows of numbers, actions a number or a
+vector."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from ...errors import ShoalError
 from ...types import Box, Discrete, side_by_side
 from ..host.match import Broken
 
-MASK = "action_mask"  # PettingZoo's name for the actions allowed now, in a Dict observation or in the info
+# PettingZoo's name for the actions allowed now, in a Dict observation or in the info
+MASK = "action_mask"
 COMBINATIONS = 4096  # of the parts of one action, at most: each becomes an action of its own
 
 
@@ -24,7 +26,8 @@ class Outside(Exception):
 
 
 def survives(numbers: np.ndarray, kind: Any) -> bool:
-    """Whether numbers stay what they are as whole numbers of a kind: 300, -1 and 0.5 are no bytes."""
+    """Whether numbers stay what they are as whole numbers of a kind: 300, -1 and 0.5 are no
+    bytes."""
     if kind is None or numbers.dtype == kind or kind.kind not in "iub":
         return True
     with np.errstate(invalid="ignore"):
@@ -32,7 +35,8 @@ def survives(numbers: np.ndarray, kind: Any) -> bool:
 
 
 def _kept(space: spaces.Space, value: Any) -> Any:
-    """The value in the kinds of numbers its space has; `Outside` where that would make others of them."""
+    """The value in the kinds of numbers its space has; `Outside` where that would make others of
+    them."""
     if isinstance(space, spaces.Dict):
         return {key: _kept(part, value[key]) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
@@ -65,17 +69,29 @@ class Reader:
             raise Broken(f"the observation of {self.agent} is None, its space says {self.space}")
         try:
             if self.masked:
-                value = value[self.key] if self.key else {key: value[key] for key in self.space.spaces}  # type: ignore[attr-defined]
-            row = np.asarray(value if self.shape is not None else flatten(self.space, _kept(self.space, value)))
+                keys = self.space.spaces  # type: ignore[attr-defined]
+                value = value[self.key] if self.key else {key: value[key] for key in keys}
+            row = np.asarray(
+                value if self.shape is not None else flatten(self.space, _kept(self.space, value))
+            )
         except Outside:
             raise Broken(self._outside(value)) from None
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise Broken(f"the observation of {self.agent} does not fit its space {self.space}: {error!r}") from error
+            raise Broken(
+                f"the observation of {self.agent} does not fit its space {self.space}: {error!r}"
+            ) from error
         if self.shape is not None and row.shape != self.shape:
-            raise Broken(f"the observation of {self.agent} has shape {row.shape}, its space says {self.shape}")
+            raise Broken(
+                f"the observation of {self.agent} has shape {row.shape}, its space"
+                f" says {self.shape}"
+            )
         if row.dtype.kind not in "fiub":
-            raise Broken(f"the observation of {self.agent} is not made of numbers but of {row.dtype}")
-        if not survives(row, self.space.dtype) or (self.strict and not self.space.contains(_kept(self.space, value))):
+            raise Broken(
+                f"the observation of {self.agent} is not made of numbers but of {row.dtype}"
+            )
+        if not survives(row, self.space.dtype) or (
+            self.strict and not self.space.contains(_kept(self.space, value))
+        ):
             raise Broken(self._outside(value))
         return row.reshape(-1)
 
@@ -104,20 +120,30 @@ def reader(agent: str, space: spaces.Space, strict: bool = False) -> Reader:
         key = next(iter(rest)) if len(rest) == 1 else ""
         space = rest[key] if key else spaces.Dict(rest)
     if not space.is_np_flattenable or _textual(space):
-        raise ShoalError(f"The observations of {agent}, {space}, have no fixed size: wrap the environment.")
-    image = isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8 and space.high.max() > 1
+        raise ShoalError(
+            f"The observations of {agent}, {space}, have no fixed size: wrap the environment."
+        )
+    image = (
+        isinstance(space, spaces.Box)
+        and len(space.shape) == 3
+        and space.dtype == np.uint8
+        and space.high.max() > 1
+    )
     return Reader(agent, space, flatdim(space), space.shape if image else (), masked, key, strict)  # type: ignore[arg-type]
 
 
 def _textual(space: spaces.Space) -> bool:
     """Whether there is text in it, whose characters are no numbers to learn from."""
     parts = getattr(space, "spaces", ())
-    return isinstance(space, spaces.Text) or any(map(_textual, parts.values() if isinstance(parts, dict) else parts))
+    return isinstance(space, spaces.Text) or any(
+        map(_textual, parts.values() if isinstance(parts, dict) else parts)
+    )
 
 
 @dataclass(frozen=True)
 class Choice:
-    """An agent that picks one of `n` actions; of an action of several parts, one of all their combinations."""
+    """An agent that picks one of `n` actions; of an action of several parts, one of all their
+    combinations."""
 
     agent: str
     space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
@@ -133,7 +159,9 @@ class Choice:
             raise Broken(f"{self.agent} was given action {action}, it has {self.size}")
         if isinstance(self.space, spaces.Discrete):
             return int(action) + int(self.space.start)
-        values = np.array(np.unravel_index(int(action), self.parts), self.space.dtype).reshape(self.space.shape)
+        values = np.array(np.unravel_index(int(action), self.parts), self.space.dtype).reshape(
+            self.space.shape
+        )
         return values + self.space.start if isinstance(self.space, spaces.MultiDiscrete) else values
 
 
@@ -161,10 +189,14 @@ def writer(agent: str, space: spaces.Space) -> Writer:
     """How to write the actions of an agent with that space."""
     if isinstance(space, spaces.Box):
         if space.dtype is None or space.dtype.kind != "f":
-            raise ShoalError(f"The actions of {agent}, {space}, are a Box of whole numbers: make it a MultiDiscrete.")
+            raise ShoalError(
+                f"The actions of {agent}, {space}, are a Box of whole numbers:"
+                f" make it a MultiDiscrete."
+            )
         if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
             raise ShoalError(
-                f"The actions of {agent}, {space}, have no finite bounds: wrap the environment so that they have."
+                f"The actions of {agent}, {space}, have no finite bounds: wrap the environment"
+                f" so that they have."
             )
         return Vector(agent, space)
     parts: list[int] | None = None
@@ -176,23 +208,30 @@ def writer(agent: str, space: spaces.Space) -> Writer:
         parts = [2] * math.prod(space.shape)
     if parts is None:
         kinds = "Discrete, MultiDiscrete, MultiBinary or Box"
-        raise ShoalError(f"The actions of {agent}, {space}, are none of {kinds}: wrap the environment.")
+        raise ShoalError(
+            f"The actions of {agent}, {space}, are none of {kinds}: wrap the environment."
+        )
     if math.prod(parts) > COMBINATIONS and not isinstance(space, spaces.Discrete):
         raise ShoalError(
-            f"The actions of {agent}, {space}, have {math.prod(parts)} combinations, more than {COMBINATIONS}: "
+            f"The actions of {agent}, {space}, have {math.prod(parts)} combinations, more than"
+            f" {COMBINATIONS}: "
             "wrap the environment so that it has fewer, or a Box."
         )
     return Choice(agent, space, tuple(parts))  # type: ignore[arg-type]
 
 
 def action_space(team: str, writers: list[Writer]) -> Discrete | Box:
-    """The actions of a team whose agents have these: the widest, and of vectors each agent's own bounds."""
+    """The actions of a team whose agents have these: the widest, and of vectors each agent's own
+    bounds."""
     if all(isinstance(one, Choice) for one in writers):
         return Discrete(max(one.size for one in writers))
     vectors = [one for one in writers if isinstance(one, Vector)]
     if len(vectors) < len(writers):
         raise ShoalError(
-            f"Team {team} has agents with discrete and agents with real actions: split it with --env.teams."
+            f"Team {team} has agents with discrete and agents with real actions: split it with"
+            f" --env.teams."
         )
     spans = ((one.space.low, one.space.high) for one in vectors)
-    return side_by_side([Box(*(tuple(bound.reshape(-1).tolist()) for bound in span)) for span in spans])
+    return side_by_side(
+        [Box(*(tuple(bound.reshape(-1).tolist()) for bound in span)) for span in spans]
+    )

@@ -1,7 +1,8 @@
 """Who plays in which team, and what each team is told: the part all adapters share.
 
-An adapter collects what its environment says at an instant, by agent, in a `EnvStep`; its `Roster` makes the teams'
-glances of it. Agents are found by name in a fixed order, never by their place among those that live.
+An adapter collects what its environment says at an instant, by agent, in a `EnvStep`; its `Roster`
+makes the teams' glances of it. Agents are found by name in a fixed order, never by their place
+among those that live.
 """
 
 from __future__ import annotations
@@ -34,12 +35,15 @@ class EnvStep(NamedTuple):
 
 
 def group(names: list[str], teams: str) -> dict[str, list[str]]:
-    """The agents of each team: by their names, `all` together, `each` alone, or as `red:red_0,red_1;blue:blue_*`."""
+    """The agents of each team: by their names, `all` together, `each` alone, or as
+    `red:red_0,red_1;blue:blue_*`."""
     if ":" in teams:
         return _as_told(names, teams)
     kinds = {"": side_of, "all": lambda name: "agent", "each": lambda name: name}
     if teams not in kinds:
-        raise ShoalError(f"teams must be empty, all, each or like red:red_0,red_1;blue:blue_*, not {teams!r}.")
+        raise ShoalError(
+            f"teams must be empty, all, each or like red:red_0,red_1;blue:blue_*, not {teams!r}."
+        )
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(kinds[teams](name), []).append(name)
@@ -59,12 +63,16 @@ def _as_told(names: list[str], teams: str) -> dict[str, list[str]]:
         for pattern in (member.strip() for member in members.split(",")):
             found = fnmatch.filter(names, pattern)
             if not found:
-                raise ShoalError(f"teams puts {pattern!r} into {team}, the agents are {', '.join(names[:20])}.")
+                raise ShoalError(
+                    f"teams puts {pattern!r} into {team}, the agents are {', '.join(names[:20])}."
+                )
             groups.setdefault(team.strip(), []).extend(found)
     placed = [name for members in groups.values() for name in members]
     for name in names:
         if placed.count(name) != 1:
-            raise ShoalError(f"teams must name every agent once, and it names {name} {placed.count(name)} times.")
+            raise ShoalError(
+                f"teams must name every agent once, and it names {name} {placed.count(name)} times."
+            )
     return groups
 
 
@@ -79,9 +87,16 @@ class Seat(NamedTuple):
 
 
 class Roster:
-    """The agents of an environment in their teams; `state` is the size of the environment's own, if it has one."""
+    """The agents of an environment in their teams; `state` is the size of the environment's own, if
+    it has one."""
 
-    def __init__(self, readers: Mapping[Any, Reader], writers: Mapping[Any, Writer], teams: str, state: int | None):
+    def __init__(
+        self,
+        readers: Mapping[Any, Reader],
+        writers: Mapping[Any, Writer],
+        teams: str,
+        state: int | None,
+    ):
         agents = {str(agent): agent for agent in readers}
         self.lines = {
             team: [
@@ -93,14 +108,19 @@ class Roster:
         self.seats = {seat.agent: seat for line in self.lines.values() for seat in line}
         self.masked = any(seat.reader.masked for seat in self.seats.values())
         size = sum(seat.reader.size for seat in self.seats.values()) if state is None else state
-        specs = {team: _spec(team, line, size, len(self.seats) > 1) for team, line in self.lines.items()}
+        specs = {
+            team: _spec(team, line, size, len(self.seats) > 1) for team, line in self.lines.items()
+        }
         self.teams = line_up(specs, state is None)
         self.legal = {team: _padding(self.teams[team], line) for team, line in self.lines.items()}
 
     def native(self, actions: dict[str, np.ndarray], agents: Iterable[Any]) -> dict[Any, Any]:
         """The actions of these agents as the environment wants them."""
         seats = [self.seats[agent] for agent in agents]
-        rows = {team: action.tolist() if action.ndim == 1 else action for team, action in actions.items()}
+        rows = {
+            team: action.tolist() if action.ndim == 1 else action
+            for team, action in actions.items()
+        }
         return {seat.agent: seat.writer.write(rows[seat.team][seat.place]) for seat in seats}
 
     def moment(self, news: EnvStep, state: np.ndarray | None = None) -> MatchStep:
@@ -114,15 +134,24 @@ class Roster:
         alive = [seat.agent in news.alive for seat in line]
         for seat, present in zip(line, alive, strict=True):
             agent = seat.agent
-            cut = not present and news.discounts.get(agent, 0.0) > 0  # alone: what it sees is its last
+            # alone: what it sees is its last
+            cut = not present and news.discounts.get(agent, 0.0) > 0
             if agent in news.obs and (present or cut or (news.over and agent in news.discounts)):
                 obs[seat.place, : seat.reader.size] = seat.reader.read(news.obs[agent])
             if (present or cut) and agent in news.masks and isinstance(seat.writer, Choice):
-                legal[seat.place, : seat.writer.size] = _allowed(seat, news.masks[agent], cut or news.over)
-        # The reward of the step it left with is an agent's last; only who checks environments wants to see others.
+                legal[seat.place, : seat.writer.size] = _allowed(
+                    seat, news.masks[agent], cut or news.over
+                )
+        # The reward of the step it left with is an agent's last; only who checks environments wants
+        # to see others.
         paid = [seat.agent in news.discounts or seat.reader.strict for seat in line]
-        rewards = [news.rewards.get(seat.agent, 0.0) if due else 0.0 for seat, due in zip(line, paid, strict=True)]
-        reward = np.array([_number(seat.agent, one) for seat, one in zip(line, rewards, strict=True)], np.float32)
+        rewards = [
+            news.rewards.get(seat.agent, 0.0) if due else 0.0
+            for seat, due in zip(line, paid, strict=True)
+        ]
+        reward = np.array(
+            [_number(seat.agent, one) for seat, one in zip(line, rewards, strict=True)], np.float32
+        )
         return TeamStep(
             obs=obs,
             legal=legal,
@@ -143,7 +172,8 @@ class Roster:
 def fates(
     before: Collection[Any], live: Collection[Any], terminated: Mapping, truncated: Mapping
 ) -> tuple[set[Any], dict[Any, float]]:
-    """Who is alive after a step, and the discounts: an agent that ends by itself dies; at a cut end nobody does."""
+    """Who is alive after a step, and the discounts: an agent that ends by itself dies; at a cut end
+    nobody does."""
     alive, discounts = set(live), dict.fromkeys(live, 1.0)
     for agent in before:
         if agent in alive:

@@ -20,7 +20,11 @@ class ToPettingZoo(ParallelEnv):
 
     def __init__(self, match: Match):
         self.match = match
-        self.places = {agent: (team, i) for team, spec in match.teams.items() for i, agent in enumerate(spec.agents)}
+        self.places = {
+            agent: (team, i)
+            for team, spec in match.teams.items()
+            for i, agent in enumerate(spec.agents)
+        }
         self.possible_agents = list(self.places)
         self.agents: list[str] = []
         each = [(agent, match.teams[team], place) for agent, (team, place) in self.places.items()]
@@ -48,7 +52,11 @@ class ToPettingZoo(ParallelEnv):
         if not self.agents:
             return {}, {}, {}, {}, {}
         self.now = self.match.step(self._inward(actions))
-        present = [a for a in self.places if a in self.agents or self._of(a, "alive") or self._of(a, "reward")]
+        present = [
+            a
+            for a in self.places
+            if a in self.agents or self._of(a, "alive") or self._of(a, "reward")
+        ]
         left = {a for a in self.agents if self.now.over or not self._of(a, "alive")}
         terminated = {agent: agent in left and not self._of(agent, "discount") for agent in present}
         truncated = {agent: agent in left and not terminated[agent] for agent in present}
@@ -70,7 +78,11 @@ class ToPettingZoo(ParallelEnv):
         teams = {}
         for team, spec in self.match.teams.items():
             discrete = isinstance(spec.action, Discrete)
-            teams[team] = np.zeros(spec.n, np.int32) if discrete else np.zeros((spec.n, spec.action.size), np.float32)
+            teams[team] = (
+                np.zeros(spec.n, np.int32)
+                if discrete
+                else np.zeros((spec.n, spec.action.size), np.float32)
+            )
         for agent, action in actions.items():
             team, place = self.places[agent]
             if np.ndim(action):
@@ -86,11 +98,17 @@ class ToPettingZoo(ParallelEnv):
 
     def _obs(self, agents: list[str]) -> dict[str, np.ndarray]:
         shapes = {agent: self.observation_spaces[agent].shape or () for agent in agents}
-        return {agent: self._of(agent, "obs")[: int(np.prod(shape))].reshape(shape) for agent, shape in shapes.items()}
+        return {
+            agent: self._of(agent, "obs")[: int(np.prod(shape))].reshape(shape)
+            for agent, shape in shapes.items()
+        }
 
     def _infos(self, agents: list[str]) -> dict[str, dict[str, Any]]:
         sizes = {agent: getattr(self.action_spaces[agent], "n", None) for agent in agents}
-        return {a: {"action_mask": self._of(a, "legal")[:n].astype(np.int8)} if n else {} for a, n in sizes.items()}
+        return {
+            a: {"action_mask": self._of(a, "legal")[:n].astype(np.int8)} if n else {}
+            for a, n in sizes.items()
+        }
 
 
 def _seen(spec: Spec, place: int) -> spaces.Space:

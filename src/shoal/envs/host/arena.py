@@ -1,7 +1,8 @@
-"""Many games on the host at once: in this process, or in worker processes that write into shared memory.
+"""Many games on the host at once: in this process, or in worker processes that write into shared
+memory.
 
-Workers (`watched.py`) are told by a byte to step and answer with a line. The shared memory is a file without a name: it
-is gone when the last process that has it open is.
+Workers (`watched.py`) are told by a byte to step and answer with a line. The shared memory is a
+file without a name: it is gone when the last process that has it open is.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from .table import TRIES, Table, seed_of
 from .watched import Lost, Watched, making, never
 
 FAST = "/dev/shm"  # memory that looks like a folder
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM)  # what a folder says that takes no more
+# what a folder says that takes no more
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM)
 Picture = tuple[tuple[int, ...], str]  # its shape, and its bytes as `Table.draw` packs them
 
 
 class Alone:
-    """Lets only one arena at a time have its games open, where an environment may exist only once."""
+    """Lets only one arena at a time have its games open, where an environment may exist only
+    once."""
 
     def __init__(self) -> None:
         self.arena: Arena | None = None
@@ -58,7 +61,9 @@ class Arena:
         self.memory = reserve(room(env.teams, games))
         self.arrays = shared(self.memory, env.teams, games)  # see `host.layout`
         self.cut = np.zeros(games, bool)  # episodes that are not to go on
-        self.crews: list[Any] = [] if workers else [Here(Table(env, self.arrays, range(games), seed))]
+        self.crews: list[Any] = (
+            [] if workers else [Here(Table(env, self.arrays, range(games), seed))]
+        )
         bounds = np.linspace(0, games, min(workers, games) + 1).astype(int).tolist()
         try:
             for low, high in pairwise(bounds):
@@ -84,10 +89,15 @@ class Arena:
     def draw(self, shown: np.ndarray) -> dict[int, Picture]:
         """Pictures of those games, `shown [B]`, by game."""
         self.arrays["shown"][:] = shown
-        return {game: (tuple(shape), packed) for crew in self.crews for game, shape, packed in crew.draw()}
+        return {
+            game: (tuple(shape), packed)
+            for crew in self.crews
+            for game, shape, packed in crew.draw()
+        }
 
     def renew(self, episode: int | np.ndarray = 0) -> None:
-        """The next step opens every game anew with the episode after that; the one under way breaks off."""
+        """The next step opens every game anew with the episode after that; the one under way breaks
+        off."""
         self.cut[:] = True
         self.arrays["over"][:] = True
         self.arrays["episode"][:] = episode
@@ -101,9 +111,13 @@ class Arena:
     def views(self) -> dict[str, View]:
         """What every team sees now: the arrays themselves, which the next step overwrites."""
         common = {name: self.arrays[name] for name in ("state", "first")}
-        return {
-            team: View(**common, **{name: self.arrays[f"{team}/{name}"] for name in TeamStep._fields})  # type: ignore[arg-type]
+        own = {
+            team: {name: self.arrays[f"{team}/{name}"] for name in TeamStep._fields}
             for team in self.env.teams
+        }
+        return {
+            team: View(**common, **arrays)  # type: ignore[arg-type]
+            for team, arrays in own.items()
         }
 
     def close(self) -> None:
@@ -126,13 +140,15 @@ class Arena:
 
 
 def reserve(size: int) -> IO[bytes]:
-    """A file without a name that has room for so many bytes, in memory if there is enough; all zeros."""
+    """A file without a name that has room for so many bytes, in memory if there is enough; all
+    zeros."""
     folders = [*([FAST] if os.path.isdir(FAST) else []), tempfile.gettempdir()]
     for folder in folders:
         memory = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 open until the arena is closed
         try:
             memory.truncate(size)
-            if hasattr(os, "posix_fallocate"):  # else a full folder would end us when it is written to
+            # else a full folder would end us when it is written to
+            if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(memory.fileno(), 0, size)
             return memory
         except OSError as error:
@@ -140,7 +156,8 @@ def reserve(size: int) -> IO[bytes]:
             if error.errno not in FULL:
                 raise
     raise ShoalError(
-        f"the games need {size / 1e6:.3g} MB that their processes share, and {' and '.join(folders)} have no room for"
+        f"the games need {size / 1e6:.3g} MB that their processes share, and"
+        f" {' and '.join(folders)} have no room for"
         " them: lower games or eval_episodes, or set TMPDIR to a folder that has"
     )
 
@@ -168,7 +185,8 @@ class Here:
 
 
 class Worker:
-    """A crew in a process of its own. One that dies or hangs is started anew, and the episodes it played are lost."""
+    """A crew in a process of its own. One that dies or hangs is started anew, and the episodes it
+    played are lost."""
 
     def __init__(self, arena: Arena, part: range, seed: int, patience: float):
         self.arena, self.part, self.seed, self.patience = arena, part, seed, patience
@@ -217,7 +235,9 @@ class Worker:
             if faults:
                 self.arena.arrays["broken"][self.games] |= self.under_way
             return faults + answer
-        raise TooManyFaults(f"a worker process was lost {TRIES} times in a row, the last time", faults[-1])
+        raise TooManyFaults(
+            f"a worker process was lost {TRIES} times in a row, the last time", faults[-1]
+        )
 
     def draw(self) -> list:
         """What its games look like now."""
@@ -246,11 +266,18 @@ class Worker:
 
     def _patience(self) -> float:
         """Seconds that what it does just now may take."""
-        return making(self.patience) if self.arena.arrays["making"][self.games].any() else self.patience
+        return (
+            making(self.patience)
+            if self.arena.arrays["making"][self.games].any()
+            else self.patience
+        )
 
     def _pulse(self) -> list[bytes]:
         """Changes as it goes from game to game: it may be silent for so long with each of them."""
-        return [self.arena.arrays[name][self.games].tobytes() for name in ("busy", "making", "episode", "taken")]
+        return [
+            self.arena.arrays[name][self.games].tobytes()
+            for name in ("busy", "making", "episode", "taken")
+        ]
 
     def _lost(self, lost: Lost) -> Fault:
         """The game that was being stepped, and all that its process said."""

@@ -19,7 +19,10 @@ class Fault(NamedTuple):
 
     @property
     def where(self) -> str:
-        return f"{self.env}, game {self.game}, episode {self.episode}, seed {self.seed}, step {self.step}"
+        return (
+            f"{self.env}, game {self.game}, episode {self.episode}, seed {self.seed}, step"
+            f" {self.step}"
+        )
 
     def __str__(self) -> str:
         return f"{self.where}: {self.report}"

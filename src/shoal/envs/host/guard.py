@@ -1,8 +1,10 @@
-"""The guard of a worker process: whatever the environment does in there, nothing of it stays behind.
+"""The guard of a worker process: whatever the environment does in there, nothing of it stays
+behind.
 
-The process that is started forks before it has imported anything. Its child plays; the parent is the guard, which ends
-the child and all that the child has started, also what went into a session of its own, when the child ends, when it is
-told to, or when whoever started it is gone. Then it ends as the child did.
+The process that is started forks before it has imported anything. Its child plays; the parent is
+the guard, which ends the child and all that the child has started, also what went into a session of
+its own, when the child ends, when it is told to, or when whoever started it is gone. Then it ends
+as the child did.
 """
 
 from __future__ import annotations
@@ -27,14 +29,16 @@ FORWARDED = signal.SIGUSR1  # where is it? (`watched.py`)
 
 
 def die_with(parent: int) -> None:
-    """Even while an environment hangs: Linux kills us when the parent's thread that started us is gone."""
+    """Even while an environment hangs: Linux kills us when the parent's thread that started us is
+    gone."""
     _prctl(DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(1)
 
 
 def fork(orders: int, answers: int) -> None:
-    """Return in a child of this process; here stand guard until it and its own have ended, and end likewise."""
+    """Return in a child of this process; here stand guard until it and its own have ended, and end
+    likewise."""
     _prctl(SUBREAPER, 1)  # children whose parents have gone become ours
     guard = Guard(orders)
     me = os.getpid()
@@ -129,17 +133,22 @@ class Guard:
 
 
 def descendants(pid: int) -> dict[int, str]:
-    """The processes that a process has started, and those that they have, by number: their names. Only on Linux."""
+    """The processes that a process has started, and those that they have, by number: their names.
+    Only on Linux."""
     parents, names = {}, {}
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError):  # it has ended meanwhile
-            name, _, facts = (place / "stat").read_text(errors="replace").partition("(")[2].rpartition(")")
+            name, _, facts = (
+                (place / "stat").read_text(errors="replace").partition("(")[2].rpartition(")")
+            )
             state, parent = facts.split()[:2]
             if state not in "ZX":
                 parents[int(place.name)], names[int(place.name)] = int(parent), name
     found, fresh = {}, {pid}
     while fresh:
-        fresh = {child for child, parent in parents.items() if parent in fresh and child not in found}
+        fresh = {
+            child for child, parent in parents.items() if parent in fresh and child not in found
+        }
         found |= {child: names[child] for child in fresh}
     return found
 

@@ -1,4 +1,5 @@
-"""The contract of a game on the host: one match in plain Python and numpy, as an adapter makes it."""
+"""The contract of a game on the host: one match in plain Python and numpy, as an adapter makes
+it."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class Match(Protocol):
         ...
 
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
-        """Advance by an action of every agent of every team: `[N]` int32 (Discrete) or `[N,A]` float32 (Box)."""
+        """Advance by an action of every agent of every team: `[N]` int32 (Discrete) or `[N,A]`
+        float32 (Box)."""
         ...
 
     def render(self) -> np.ndarray:
@@ -58,7 +60,8 @@ class Broken(Exception):
 
 
 class Mismatch(ShoalError):
-    """A match that is not played by those who were agreed on: nothing that it shows could be told apart."""
+    """A match that is not played by those who were agreed on: nothing that it shows could be told
+    apart."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,11 @@ class Hosted:
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
-    told: dict[str, Spec] | None = field(default=None, compare=False)  # who plays, where that is known already
+    # who plays, where that is known already
+    told: dict[str, Spec] | None = field(default=None, compare=False)
     draws: bool = False  # its matches can be looked at
-    watched: bool = field(default=False, compare=False)  # a process of its own tells who plays, not this one
+    # a process of its own tells who plays, not this one
+    watched: bool = field(default=False, compare=False)
     patience: float = field(default=60.0, compare=False)  # seconds that it has for that
 
     @cached_property
@@ -77,7 +82,8 @@ class Hosted:
         return self.told or self.try_out()
 
     def try_out(self) -> dict[str, Spec]:
-        """Open a match and close it again: who plays. One that is to be drawn must show a picture."""
+        """Open a match and close it again: who plays. One that is to be drawn must show a
+        picture."""
         from .watched import probe
 
         if self.watched:
@@ -90,7 +96,8 @@ class Hosted:
 
     @property
     def stateless(self) -> Hosted:
-        """The same for those who do not look at its state, which may be slow to make: it has none."""
+        """The same for those who do not look at its state, which may be slow to make: it has
+        none."""
         return replace(self, options=self.options | {"state": None}, told=_stateless(self.teams))
 
     def open(self) -> Match:
@@ -107,7 +114,8 @@ class Hosted:
         for team, spec in match.teams.items():
             if not spec.obs:
                 raise ShoalError(
-                    f"{self.name} shows team {team!r} nothing at all (observations of size 0): give its agents at"
+                    f"{self.name} shows team {team!r} nothing at all (observations of size 0):"
+                    f" give its agents at"
                     " least one number to see, such as a 0"
                 )
         if self.draws:
@@ -115,7 +123,11 @@ class Hosted:
                 match.reset(0)
                 match.render()
             except Exception as error:
-                what = str(error) if isinstance(error, Broken | ShoalError) else f"{type(error).__name__}: {error}"
+                what = (
+                    str(error)
+                    if isinstance(error, Broken | ShoalError)
+                    else f"{type(error).__name__}: {error}"
+                )
                 raise ShoalError(f"{self.name} cannot be drawn: {what}") from error
         return match.teams
 
@@ -125,7 +137,8 @@ class Hosted:
         if what:
             close(match)
             raise Mismatch(
-                f"{self.name} is not the same each time it is made: {what}; agents, their order and their spaces"
+                f"{self.name} is not the same each time it is made: {what}; agents, their order"
+                f" and their spaces"
                 " must be fixed (a set has no order)"
             )
 
@@ -137,14 +150,19 @@ def close(match: Match) -> None:
 
 
 def unlike(agreed: dict[str, Spec], found: dict[str, Spec]) -> str:
-    """The first thing in which those who play are not those who were agreed on; empty if there is none."""
+    """The first thing in which those who play are not those who were agreed on; empty if there is
+    none."""
     if list(agreed) != list(found):
         return f"it has the teams {', '.join(found)}, where it had {', '.join(agreed)}"
     for team, spec in agreed.items():
-        for fact in (each for each in fields(spec) if each.compare):  # others may be older than what they tell
+        # others may be older than what they tell
+        for fact in (each for each in fields(spec) if each.compare):
             name, told, now = fact.name, getattr(spec, fact.name), getattr(found[team], fact.name)
             if now != told:
-                return f"team {team!r} has the {FACTS.get(name, name)} {_told(now)}, where it had {_told(told)}"
+                return (
+                    f"team {team!r} has the {FACTS.get(name, name)} {_told(now)}, where it had"
+                    f" {_told(told)}"
+                )
     return ""
 
 

@@ -12,7 +12,8 @@ from ...types import Discrete, Spec
 
 
 def layout(teams: dict[str, Spec], games: int) -> dict[str, tuple[tuple[int, ...], type]]:
-    """Shape and type of every array matches are written to: `<team>/<field>`, or a field of the match itself."""
+    """Shape and type of every array matches are written to: `<team>/<field>`, or a field of the
+    match itself."""
     arrays: dict[str, tuple[tuple[int, ...], type]] = {
         "state": ((games, next(iter(teams.values())).state), np.float32),
         "first": ((games,), np.bool_),  # this instant opens an episode
@@ -40,7 +41,8 @@ def layout(teams: dict[str, Spec], games: int) -> dict[str, tuple[tuple[int, ...
 
 
 def shared(memory: IO[bytes], teams: dict[str, Spec], games: int) -> dict[str, np.ndarray]:
-    """The arrays of `layout` in a file that several processes have open; all zeros when it is new."""
+    """The arrays of `layout` in a file that several processes have open; all zeros when it is
+    new."""
     arrays, offset, size = {}, 0, room(teams, games)
     if os.fstat(memory.fileno()).st_size < size:
         memory.truncate(size)

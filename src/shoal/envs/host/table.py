@@ -1,9 +1,10 @@
 """The contract of a game on the host, and the table that plays several of them.
 
-A `Match` is one game in plain Python and numpy, as an adapter makes it from somebody's environment. A `Table` plays
-some matches side by side and keeps the promises of the stream (`types.py`) for them: it opens a match anew on the step
-after its end, gives every episode its own seed, and when a match breaks it says how, makes it anew and goes on.
-Nothing here needs JAX: this is what the worker processes run.
+A `Match` is one game in plain Python and numpy, as an adapter makes it from somebody's environment.
+A `Table` plays some matches side by side and keeps the promises of the stream (`types.py`) for
+them: it opens a match anew on the step after its end, gives every episode its own seed, and when a
+match breaks it says how, makes it anew and goes on. Nothing here needs JAX: this is what the worker
+processes run.
 """
 
 from __future__ import annotations
@@ -36,16 +37,23 @@ class Table:
     """Plays some of the games whose arrays it is given."""
 
     def __init__(self, env: Hosted, arrays: dict[str, np.ndarray], games: range, seed: int):
-        self.env, self.arrays, self.games, self.seed = replace(env, told=env.teams), arrays, games, seed
+        self.env, self.arrays, self.games, self.seed = (
+            replace(env, told=env.teams),
+            arrays,
+            games,
+            seed,
+        )
         self.matches: dict[int, Match] = {}
         self.owner = os.getpid()
         self.watched = arrays["state"].size > 0
         self.sides = [
-            (team, spec, [arrays[f"{team}/{name}"] for name in TeamStep._fields]) for team, spec in env.teams.items()
+            (team, spec, [arrays[f"{team}/{name}"] for name in TeamStep._fields])
+            for team, spec in env.teams.items()
         ]
 
     def step(self) -> list[Fault]:
-        """One step of every match; one that has ended, or has not been opened yet, opens an episode instead."""
+        """One step of every match; one that has ended, or has not been opened yet, opens an episode
+        instead."""
         faults = []
         for game in self.games:
             self.arrays["busy"][game] = True
@@ -61,7 +69,9 @@ class Table:
                 try:
                     picture = np.asarray(self.matches[game].render(), np.uint8)
                 except Exception as error:
-                    raise TooManyFaults("a match cannot be drawn", self._fault(game, error)) from error
+                    raise TooManyFaults(
+                        "a match cannot be drawn", self._fault(game, error)
+                    ) from error
                 packed = zlib.compress(picture.tobytes(), 1)
                 pictures.append((game, picture.shape, base64.b64encode(packed).decode()))
         return pictures
@@ -90,10 +100,13 @@ class Table:
             self.arrays["broken"][game] |= not fresh
             fresh = True
         assert fault
-        raise TooManyFaults(f"a match broke {TRIES} times in a row and cannot be opened again, the last time", fault)
+        raise TooManyFaults(
+            f"a match broke {TRIES} times in a row and cannot be opened again, the last time", fault
+        )
 
     def _end_strays(self) -> None:
-        """End here if an environment has forked and this is its child: what it writes would be written twice."""
+        """End here if an environment has forked and this is its child: what it writes would be
+        written twice."""
         if os.getpid() != self.owner:
             os._exit(1)
 
@@ -115,7 +128,9 @@ class Table:
 
     def _advance(self, game: int) -> MatchStep:
         self.arrays["taken"][game] += 1
-        return self.matches[game].step({team: self.arrays[f"{team}/action"][game] for team in self.env.teams})
+        return self.matches[game].step(
+            {team: self.arrays[f"{team}/action"][game] for team in self.env.teams}
+        )
 
     def _seed(self, game: int) -> int:
         return seed_of(self.seed, game, int(self.arrays["episode"][game]))
@@ -126,8 +141,16 @@ class Table:
             close(match)
 
     def _fault(self, game: int, error: BaseException) -> Fault:
-        lines = [str(error)] if isinstance(error, Broken) else traceback.format_exception(error, limit=-8)
-        about = (int(self.arrays["episode"][game]), self._seed(game), int(self.arrays["taken"][game]))
+        lines = (
+            [str(error)]
+            if isinstance(error, Broken)
+            else traceback.format_exception(error, limit=-8)
+        )
+        about = (
+            int(self.arrays["episode"][game]),
+            self._seed(game),
+            int(self.arrays["taken"][game]),
+        )
         return Fault(self.env.name, game, *about, "".join(lines))
 
     def _write(self, game: int, moment: MatchStep, first: bool) -> None:
@@ -138,12 +161,16 @@ class Table:
             if isinstance(spec.action, Discrete) and not glance.legal.all():
                 stuck = glance.alive & ~glance.legal.any(-1)
                 if stuck.any():
-                    raise Broken(f"{spec.agents[int(stuck.argmax())]} is alive and has no legal action")
+                    raise Broken(
+                        f"{spec.agents[int(stuck.argmax())]} is alive and has no legal action"
+                    )
         if self.watched:
             self._put(self.arrays["state"], game, moment.state, "the state", ())
         self.arrays["first"][game], self.arrays["over"][game] = first, moment.over
 
-    def _put(self, place: np.ndarray, game: int, value: np.ndarray, what: str, agents: tuple[str, ...]) -> None:
+    def _put(
+        self, place: np.ndarray, game: int, value: np.ndarray, what: str, agents: tuple[str, ...]
+    ) -> None:
         kept, value = place[game], np.asarray(value)
         if value.shape != kept.shape:
             whose = f" the {len(agents)} agents" if agents else ""
@@ -152,7 +179,9 @@ class Table:
         if kept.dtype.kind == "f" and not _finite(kept):
             row = int((~np.isfinite(kept)).reshape(max(len(agents), 1), -1).any(-1).argmax())
             numbers = (value[row] if agents else value).tolist()
-            raise Broken(f"{what}{f' {agents[row]}' if agents else ''} is not finite: {numbers}"[:500])
+            raise Broken(
+                f"{what}{f' {agents[row]}' if agents else ''} is not finite: {numbers}"[:500]
+            )
 
 
 def _finite(numbers: np.ndarray) -> bool:

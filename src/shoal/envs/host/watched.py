@@ -1,7 +1,9 @@
-"""A process of its own for somebody's environment, and we who watch it: it may raise, hang, exit or crash there.
+"""A process of its own for somebody's environment, and we who watch it: it may raise, hang, exit or
+crash there.
 
-It is a plain `python -m shoal.envs.host.worker`, so that nothing is forked under JAX, nothing is pickled, and a user's
-script is not run again. It is told what to do as JSON, takes orders of one byte and answers with lines of JSON.
+It is a plain `python -m shoal.envs.host.worker`, so that nothing is forked under JAX, nothing is
+pickled, and a user's script is not run again. It is told what to do as JSON, takes orders of one
+byte and answers with lines of JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ PARTING = 10.0  # that a process may take to end which has nothing more to say
 GLANCE = 0.2  # seconds after which we look whether we are to stop
 CHATTER = 2**20  # bytes that are kept of what a worker complains
 OURS = str(Path(__file__).parent.parent)
-FRAME = re.compile(r'^  File "(.*)", line \d+ in (.*)$', re.M)  # as faulthandler writes it, the innermost first
+# as faulthandler writes it, the innermost first
+FRAME = re.compile(r'^  File "(.*)", line \d+ in (.*)$', re.M)
 
 
 class Halted(KeyboardInterrupt):
@@ -70,13 +73,15 @@ class Watched:
                 words.write(json.dumps(about | {"orders": orders, "answers": answers}).encode())
                 words.seek(0)
                 self.process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "shoal.envs.host.worker"],  # -P: no import from this folder
+                    # -P: no import from this folder
+                    [sys.executable, "-P", "-m", "shoal.envs.host.worker"],
                     pass_fds=(*share, orders, answers),
                     stdin=words,
                     stdout=subprocess.DEVNULL,  # what environments print is of no use to anyone
                     stderr=self.complaints,
                     start_new_session=True,  # Ctrl-C is for us, who then close the pipe
-                    env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+                    env=os.environ
+                    | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
                 )
         except BaseException:
             self.end(0.0)
@@ -106,7 +111,8 @@ class Watched:
         pulse: Callable[[], Any] = lambda: None,
         halted: Callable[[], bool] = never,
     ) -> Any:
-        """What it says next. It may be silent for so long, and longer if its pulse changes meanwhile."""
+        """What it says next. It may be silent for so long, and longer if its pulse changes
+        meanwhile."""
         line = self._line(patience, pulse, halted)
         if os.fstat(self.complaints.fileno()).st_size > CHATTER:
             self.complaints.truncate(0)
@@ -147,10 +153,14 @@ class Watched:
             process.kill()
             process.wait()
 
-    def _line(self, patience: Callable[[], float], pulse: Callable[[], Any], halted: Callable[[], bool]) -> bytes:
+    def _line(
+        self, patience: Callable[[], float], pulse: Callable[[], Any], halted: Callable[[], bool]
+    ) -> bytes:
         was, since, asked = pulse(), time.monotonic(), 0.0
         while b"\n" not in self.heard:
-            if select.select([self.answers], [], [], min(max(since + patience() - time.monotonic(), 0.0), GLANCE))[0]:
+            if select.select(
+                [self.answers], [], [], min(max(since + patience() - time.monotonic(), 0.0), GLANCE)
+            )[0]:
                 more = os.read(self.answers, 65536)
                 if not more:
                     raise Lost(self._epitaph())
@@ -188,7 +198,8 @@ class Watched:
 
 
 def called(stack: str) -> str:
-    """The call of ours to an environment that a stack is in, as far as the environment is written in Python."""
+    """The call of ours to an environment that a stack is in, as far as the environment is written
+    in Python."""
     inner = ""
     for file, name in FRAME.findall(stack):
         if file.startswith(OURS):
@@ -197,8 +208,11 @@ def called(stack: str) -> str:
     return ""
 
 
-def probe(name: str, options: dict[str, Any], patience: float, draws: bool = False) -> dict[str, Spec]:
-    """Who plays in an environment, as a process of its own tells that opens one and closes it again."""
+def probe(
+    name: str, options: dict[str, Any], patience: float, draws: bool = False
+) -> dict[str, Spec]:
+    """Who plays in an environment, as a process of its own tells that opens one and closes it
+    again."""
     about = {"task": "probe", "env": name, "options": options, "draws": draws}
     with Watched(about) as process:
         try:
@@ -208,13 +222,15 @@ def probe(name: str, options: dict[str, Any], patience: float, draws: bool = Fal
             error = ShoalError(f"{name} cannot be opened: {verdict(lost)}")
             error.detail = process.said()
             raise error from None
-        with contextlib.suppress(Lost):  # it closes the environment, which may be the only one there can be
+        # it closes the environment, which may be the only one there can be
+        with contextlib.suppress(Lost):
             process.answer(lambda: PARTING)
     return from_json(said)
 
 
 def verdict(lost: Lost, call: str = "its constructor") -> str:
-    """What an environment did with its process; `call` is what it was asked for, if nobody knows better."""
+    """What an environment did with its process; `call` is what it was asked for, if nobody knows
+    better."""
     if lost.seconds:
         return f"it does not return from {lost.call or call} within {lost.seconds:g} s"
     return f"it ends the process ({lost.end.removeprefix('ended with ')})"

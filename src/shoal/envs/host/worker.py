@@ -1,4 +1,5 @@
-"""A worker process: plays its share of an arena's games, or tells what an environment is, under a guard."""
+"""A worker process: plays its share of an arena's games, or tells what an environment is, under a
+guard."""
 
 from __future__ import annotations
 
@@ -27,7 +28,10 @@ def main(about: dict[str, Any]) -> None:
     except ShoalError as error:
         say({"error": str(error), "detail": error.detail, "exit_code": error.exit_code})
     except Exception as error:
-        what = f"{about['env']} does not keep the contract of environments: {type(error).__name__}: {error}"
+        what = (
+            f"{about['env']} does not keep the contract of environments:"
+            f" {type(error).__name__}: {error}"
+        )
         say({"error": what, "detail": traceback.format_exc(limit=-8), "exit_code": 2})
 
 
@@ -61,7 +65,9 @@ def _play(about: dict[str, Any], say: Callable[[Any], None]) -> None:
 
     env = Hosted(about["env"], about["options"], from_json(about["teams"]), about["draws"])
     with os.fdopen(about["memory"], "r+b") as memory:
-        table = Table(env, shared(memory, env.teams, about["games"]), range(*about["part"]), about["seed"])
+        table = Table(
+            env, shared(memory, env.teams, about["games"]), range(*about["part"]), about["seed"]
+        )
     say([])
     while order := os.read(about["orders"], 1):
         say(table.draw() if order == b"d" else table.step())

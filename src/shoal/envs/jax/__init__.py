@@ -1,9 +1,10 @@
 """Games written in JAX by others, on the compiled engine: jaxmarl, gymnax and jumanji.
 
-Such a package writes one game as two pure functions. `JaxGame` plays many games of it side by side and keeps the
-promises of the stream (`types.py`). It uses the packages' steps *without* their automatic resets, so that the view an
-episode ends with is its own; and where a package says only `done`, it finds out whether the task or the clock ended the
-episode, by asking what the same step would have said with the clock set back.
+Such a package writes one game as two pure functions. `JaxGame` plays many games of it side by side
+and keeps the promises of the stream (`types.py`). It uses the packages' steps *without* their
+automatic resets, so that the view an episode ends with is its own; and where a package says only
+`done`, it finds out whether the task or the clock ended the episode, by asking what the same step
+would have said with the clock set back.
 """
 
 from __future__ import annotations

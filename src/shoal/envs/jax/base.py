@@ -1,4 +1,5 @@
-"""Many games of somebody's JAX package side by side, keeping the promises of the stream (`types.py`)."""
+"""Many games of somebody's JAX package side by side, keeping the promises of the stream
+(`types.py`)."""
 
 from __future__ import annotations
 
@@ -38,11 +39,13 @@ class Played(NamedTuple):
 
 
 class JaxGame:
-    """Base of the three: subclasses set `name`, `teams` and perhaps `limit`, and write the first two methods."""
+    """Base of the three: subclasses set `name`, `teams` and perhaps `limit`, and write the first
+    two methods."""
 
     name: str
     teams: dict[str, Spec]
-    limit: int | None = None  # steps after which the package ends an episode without saying that it was the clock
+    # steps after which the package ends an episode without saying that it was the clock
+    limit: int | None = None
 
     def open(self, key: Array) -> tuple[Any, Seen]:
         """One game as it opens."""
@@ -56,13 +59,19 @@ class JaxGame:
         world, seen = self._open_all(key, games)
         return Played(world, seen.over), self._views(seen, jnp.ones(games, bool))
 
-    def step(self, key: Array, state: Played, actions: dict[str, Array]) -> tuple[Played, dict[str, View]]:
+    def step(
+        self, key: Array, state: Played, actions: dict[str, Array]
+    ) -> tuple[Played, dict[str, View]]:
         first = state.over
         keys = _keys(key, first.shape[0])
         world, seen = _firm(jax.vmap(self.move)(keys, state.world, actions))
         if self.limit is not None:
-            late = seen.over & ~first & (getattr(_clocked(world)[-1], clock_of(world)) >= self.limit)
-            seen = jax.lax.cond(late.any(), self._timeless, _as_told, late, keys, state.world, actions, seen)
+            late = (
+                seen.over & ~first & (getattr(_clocked(world)[-1], clock_of(world)) >= self.limit)
+            )
+            seen = jax.lax.cond(
+                late.any(), self._timeless, _as_told, late, keys, state.world, actions, seen
+            )
         world, seen = jax.lax.cond(first.any(), self._reopen, _as_played, key, first, (world, seen))
         return Played(world, seen.over), self._views(seen, first)
 
@@ -71,9 +80,14 @@ class JaxGame:
         from ...render.jax_env import painter
 
         if painter(self, jax.eval_shape(self.open, jax.random.PRNGKey(0))[0]) is None:
-            raise ShoalError(f"{self.name} cannot be drawn: neither Shoal nor its package has a picture of its states")
+            raise ShoalError(
+                f"{self.name} cannot be drawn: neither Shoal nor its package has a"
+                f" picture of its states"
+            )
 
-    def pictures(self, states: Sequence[Played], actions: Sequence[Any], game: int) -> Iterator[np.ndarray]:
+    def pictures(
+        self, states: Sequence[Played], actions: Sequence[Any], game: int
+    ) -> Iterator[np.ndarray]:
         """`[H,W,3]` of each instant of an episode of one of the games."""
         from ...render.jax_env import painter
 
@@ -88,7 +102,9 @@ class JaxGame:
     def _reopen(self, key: Array, first: Array, played: tuple[Any, Seen]) -> tuple[Any, Seen]:
         return _where(first, self._open_all(jax.random.fold_in(key, 1), first.shape[0]), played)
 
-    def _timeless(self, late: Array, keys: Array, before: Any, actions: dict[str, Array], seen: Seen) -> Seen:
+    def _timeless(
+        self, late: Array, keys: Array, before: Any, actions: dict[str, Array], seen: Seen
+    ) -> Seen:
         """Who lives and what is ahead, told as if the clock of late games had not run out."""
         _, free = _firm(jax.vmap(self.move)(keys, _rewound(before), actions))
         alive, discount = _where(late, (free.alive, free.discount), (seen.alive, seen.discount))
@@ -99,7 +115,9 @@ class JaxGame:
         state = parts.pop("state")
         del parts["over"]
         return {
-            team: View(state=state, first=first, **{part: by_team[team] for part, by_team in parts.items()})
+            team: View(
+                state=state, first=first, **{part: by_team[team] for part, by_team in parts.items()}
+            )
             for team in self.teams
         }
 
@@ -107,7 +125,9 @@ class JaxGame:
         """What is seen of a game that has just opened."""
         alive = {team: jnp.ones(spec.n, bool) for team, spec in self.teams.items()}
         ones = {team: jnp.ones(spec.n, jnp.float32) for team, spec in self.teams.items()}
-        return Seen(obs, legal, alive, jax.tree.map(jnp.zeros_like, ones), ones, state, jnp.array(False))
+        return Seen(
+            obs, legal, alive, jax.tree.map(jnp.zeros_like, ones), ones, state, jnp.array(False)
+        )
 
 
 def row(value: Any) -> Array:
@@ -119,7 +139,8 @@ def pad(row: Array, width: int) -> Array:
 
 
 def _keys(key: Array, games: int) -> Array:
-    """A key for every game, as plain numbers: packages keep keys in their states, and checkpoints keep numbers."""
+    """A key for every game, as plain numbers: packages keep keys in their states, and checkpoints
+    keep numbers."""
     return jax.random.key_data(jax.random.split(key, games))
 
 
@@ -130,7 +151,9 @@ def _firm(tree: Any) -> Any:
 
 def _where(chosen: Array, new: Any, old: Any) -> Any:
     """Leaves `[B,…]` of `new` for the chosen games `[B]`, of `old` for the others."""
-    return jax.tree.map(lambda a, b: jnp.where(chosen.reshape(-1, *[1] * (a.ndim - 1)), a, b), new, old)
+    return jax.tree.map(
+        lambda a, b: jnp.where(chosen.reshape(-1, *[1] * (a.ndim - 1)), a, b), new, old
+    )
 
 
 def _clocked(world: Any) -> list[Any]:

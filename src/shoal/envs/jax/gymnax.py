@@ -34,7 +34,9 @@ class Gymnax(JaxGame):
     def move(self, key: Array, world: Any, actions: dict[str, Array]) -> tuple[Any, Seen]:
         action, space = actions[ALONE][0], self.teams[ALONE].action
         if isinstance(space, Box):
-            action = action.clip(jnp.asarray(space.low), jnp.asarray(space.high)).reshape(self.shape)
+            action = action.clip(jnp.asarray(space.low), jnp.asarray(space.high)).reshape(
+                self.shape
+            )
         obs, world, reward, ended, _ = self.env.step_env(key, world, action, self.params)
         seen = self._opening({ALONE: row(obs)[None]}, self._legal(), row(obs))
         return world, seen._replace(

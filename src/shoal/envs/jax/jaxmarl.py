@@ -44,8 +44,12 @@ class Jaxmarl(JaxGame):
     def __init__(self, name: str, env: Any, one_team: bool = False) -> None:
         self.name, self.env = f"jaxmarl:{name}", env
         obs, world = jax.eval_shape(env.reset, jax.random.PRNGKey(0))
-        if not isinstance(obs, dict) or any(getattr(obs.get(agent), "shape", None) is None for agent in env.agents):
-            raise ShoalError(f"{self.name} does not tell observations agent by agent and cannot be played.")
+        if not isinstance(obs, dict) or any(
+            getattr(obs.get(agent), "shape", None) is None for agent in env.agents
+        ):
+            raise ShoalError(
+                f"{self.name} does not tell observations agent by agent and cannot be played."
+            )
         self.lists_legal = self._lister()
         self.lineup: dict[str, list[str]] = {}
         for agent in env.agents:
@@ -55,22 +59,32 @@ class Jaxmarl(JaxGame):
         self.own_state = "world_state" in obs or hasattr(env, "get_world_state")
         width = jax.eval_shape(self._state, obs, world).shape[0]
         self.teams = line_up(
-            {team: self._spec(agents, width) for team, agents in self.lineup.items()}, not self.own_state
+            {team: self._spec(agents, width) for team, agents in self.lineup.items()},
+            not self.own_state,
         )
         if hasattr(env, "max_steps") and clock_of(world):
             self.limit = int(env.max_steps)
 
     def _spec(self, agents: list[str], state: int) -> Spec:
-        sizes, spaces = [self.sizes[agent] for agent in agents], [self.spaces[agent] for agent in agents]
+        sizes, spaces = (
+            [self.sizes[agent] for agent in agents],
+            [self.spaces[agent] for agent in agents],
+        )
         names = tuple(str(agent) for agent in agents)
         acts = [space.size for space in spaces]
         action = widest(spaces, self.name)
         return Spec(
-            names, max(sizes), state, action, obs_sizes=differing_sizes(sizes), action_sizes=differing_sizes(acts)
+            names,
+            max(sizes),
+            state,
+            action,
+            obs_sizes=differing_sizes(sizes),
+            action_sizes=differing_sizes(acts),
         )
 
     def _lister(self) -> Callable[[Any], dict[str, Array]] | None:
-        """What lists legal actions, if anything does: the base class has the method, too, but not written."""
+        """What lists legal actions, if anything does: the base class has the method, too, but not
+        written."""
         base = installed("jaxmarl").environments.MultiAgentEnv.get_avail_actions
         if type(self.env).get_avail_actions is not base:
             return self.env.get_avail_actions
@@ -86,15 +100,26 @@ class Jaxmarl(JaxGame):
         over = jnp.asarray(done["__all__"], bool)
         alive = self._by_team({agent: ~jnp.asarray(done[agent], bool) for agent in self.env.agents})
         discount = {team: (living & ~over).astype(jnp.float32) for team, living in alive.items()}
-        rewards = self._by_team({agent: jnp.asarray(reward[agent], jnp.float32) for agent in self.env.agents})
+        rewards = self._by_team(
+            {agent: jnp.asarray(reward[agent], jnp.float32) for agent in self.env.agents}
+        )
         state = self._state(obs, world)
-        return world, Seen(self._obs(obs), self._legal(world), alive, rewards, discount, state, over)
+        return world, Seen(
+            self._obs(obs), self._legal(world), alive, rewards, discount, state, over
+        )
 
     def _everyone(self) -> Iterable[tuple[str, int, str]]:
-        return ((team, i, agent) for team, agents in self.lineup.items() for i, agent in enumerate(agents))
+        return (
+            (team, i, agent)
+            for team, agents in self.lineup.items()
+            for i, agent in enumerate(agents)
+        )
 
     def _by_team(self, values: dict[str, Array]) -> dict[str, Array]:
-        return {team: jnp.stack([values[agent] for agent in agents]) for team, agents in self.lineup.items()}
+        return {
+            team: jnp.stack([values[agent] for agent in agents])
+            for team, agents in self.lineup.items()
+        }
 
     def _act(self, agent: str, action: Array) -> Array:
         space = self.spaces[agent]
@@ -104,7 +129,9 @@ class Jaxmarl(JaxGame):
 
     def _obs(self, obs: dict[str, Array]) -> dict[str, Array]:
         widths = {agent: self.teams[team].obs for team, _, agent in self._everyone()}
-        return self._by_team({agent: pad(row(obs[agent]), width) for agent, width in widths.items()})
+        return self._by_team(
+            {agent: pad(row(obs[agent]), width) for agent, width in widths.items()}
+        )
 
     def _legal(self, world: Any) -> dict[str, Array]:
         """Padding is illegal, and so is what the package's own list leaves out."""
@@ -122,12 +149,15 @@ class Jaxmarl(JaxGame):
         if "world_state" in obs:
             return row(obs["world_state"])
         if self.own_state:
-            return jnp.concatenate([row(part) for part in jax.tree.leaves(self.env.get_world_state(world))])
+            return jnp.concatenate(
+                [row(part) for part in jax.tree.leaves(self.env.get_world_state(world))]
+            )
         return jnp.concatenate([row(obs[agent]) for _, _, agent in self._everyone()])
 
 
 def make_jaxmarl(name: str, options: dict[str, Any]) -> Env:
-    """`jaxmarl:<name>`; the options are those of the game's class, maps and layouts by name, and `one_team`."""
+    """`jaxmarl:<name>`; the options are those of the game's class, maps and layouts by name, and
+    `one_team`."""
     package = installed("jaxmarl")
     known_id("jaxmarl", name, package.registered_envs)
     options = dict(options)
@@ -141,7 +171,8 @@ def make_jaxmarl(name: str, options: dict[str, Any]) -> Env:
 
 
 def _by_name(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Options with the maps of SMAX and the layouts of Overcooked, which its classes want as objects, looked up."""
+    """Options with the maps of SMAX and the layouts of Overcooked, which its classes want as
+    objects, looked up."""
     named = dict(options)
     for option, games, module, table in TABLES:
         if name in games and isinstance(options.get(option), str):

@@ -16,7 +16,8 @@ from ..game import Env
 from .base import ALONE, JaxGame, Seen, clock_of, row
 from .options import installed, known_id, known_options, numbers, parameters, politely
 
-VIEWS = ("agents_view", "searcher_views")  # parts of jumanji's observations that are each agent's own
+# parts of jumanji's observations that are each agent's own
+VIEWS = ("agents_view", "searcher_views")
 PRODUCT = 10_000  # most actions that several choices at once may make
 
 
@@ -41,16 +42,23 @@ class Jumanji(JaxGame):
     def _action(self, spec: Any) -> Space:
         if not hasattr(spec, "num_values"):
             if self.together and len(self.shape) == 2 and jnp.issubdtype(spec.dtype, jnp.floating):
-                low, high = (np.broadcast_to(bound, self.shape)[0] for bound in (spec.minimum, spec.maximum))
+                low, high = (
+                    np.broadcast_to(bound, self.shape)[0] for bound in (spec.minimum, spec.maximum)
+                )
                 return Box(numbers(low), numbers(high))
             raise ShoalError(f"{self.name} has a kind of actions that Shoal does not know: {spec}.")
         counts = [int(count) for count in np.ravel(spec.num_values)]
         if self.together:
             if len(set(counts)) > 1:
-                raise ShoalError(f"{self.name} has agents with different numbers of actions, {counts}.")
+                raise ShoalError(
+                    f"{self.name} has agents with different numbers of actions, {counts}."
+                )
             return Discrete(counts[0])
         if math.prod(counts) > PRODUCT:
-            raise ShoalError(f"{self.name} has {math.prod(counts)} actions, more than the {PRODUCT} Shoal will list.")
+            raise ShoalError(
+                f"{self.name} has {math.prod(counts)} actions, more than the"
+                f" {PRODUCT} Shoal will list."
+            )
         self.choices = tuple(counts)
         return Discrete(math.prod(counts))
 
@@ -79,9 +87,16 @@ class Jumanji(JaxGame):
         return jnp.stack(jnp.unravel_index(action[0], self.choices)).reshape(self.shape)
 
     def _read(self, observation: Any) -> tuple[Array, Array]:
-        """The state, which is all that is observed, and of that what each agent sees: its own view, what all see."""
-        parts = {part: value for part, value in observation._asdict().items() if part != "action_mask"}
-        own = [parts.pop(part).reshape(self.agents, -1) for part in VIEWS if self.together and part in parts]
+        """The state, which is all that is observed, and of that what each agent sees: its own view,
+        what all see."""
+        parts = {
+            part: value for part, value in observation._asdict().items() if part != "action_mask"
+        }
+        own = [
+            parts.pop(part).reshape(self.agents, -1)
+            for part in VIEWS
+            if self.together and part in parts
+        ]
         common = jnp.concatenate([jnp.zeros(0), *(row(leaf) for leaf in jax.tree.leaves(parts))])
         seen = jnp.concatenate([*own, jnp.broadcast_to(common, (self.agents, common.shape[0]))], -1)
         return jnp.concatenate([*(view.ravel() for view in own), common]), seen.astype(jnp.float32)

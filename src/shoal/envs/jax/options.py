@@ -1,4 +1,5 @@
-"""What makes a package's game ours: its id and options held to what the package knows, its action spaces read."""
+"""What makes a package's game ours: its id and options held to what the package knows, its action
+spaces read."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ def installed(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ShoalError(f"{name} is not installed: pip install 'shoal[{name}]' ({error}).") from error
+        raise ShoalError(
+            f"{name} is not installed: pip install 'shoal[{name}]' ({error})."
+        ) from error
 
 
 def known_id(package: str, name: str, known: Iterable[str]) -> None:
@@ -32,12 +35,16 @@ def known_options(env: str, options: dict[str, Any], known: set[str]) -> None:
     for option in options:
         if option not in known:
             hint = nearest(option, known)
-            raise ShoalError(f"{env} has no option '{option}'{hint}; it knows {', '.join(sorted(known))}.")
+            raise ShoalError(
+                f"{env} has no option '{option}'{hint}; it knows {', '.join(sorted(known))}."
+            )
 
 
 def look_up(option: str, value: str, known: dict[str, Any]) -> Any:
     if value not in known:
-        raise ShoalError(f"There is no {option} '{value}'{nearest(value, known)}; there are {', '.join(known)}.")
+        raise ShoalError(
+            f"There is no {option} '{value}'{nearest(value, known)}; there are {', '.join(known)}."
+        )
     return known[value]
 
 
@@ -50,7 +57,9 @@ def politely(env: str, options: dict[str, Any]) -> Any:
         raise
     except Exception as error:
         told = ", ".join(f"{option}={value!r}" for option, value in options.items()) or "no options"
-        raise ShoalError(f"{env} cannot be made with {told}: {type(error).__name__}: {error}") from error
+        raise ShoalError(
+            f"{env} cannot be made with {told}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def parameters(env: Any) -> set[str]:
@@ -58,7 +67,11 @@ def parameters(env: Any) -> set[str]:
     kinds = [kind for kind in type(env).__mro__ if "__init__" in vars(kind) and kind is not object]
     names = {name for kind in kinds for name in inspect.signature(kind.__init__).parameters}
     inner = vars(env).get("_env")
-    return (names | (parameters(inner) if inner is not None else set())) - {"self", "kwargs", "env_kwargs"}
+    return (names | (parameters(inner) if inner is not None else set())) - {
+        "self",
+        "kwargs",
+        "env_kwargs",
+    }
 
 
 def space_of(space: Any, env: str) -> Space:

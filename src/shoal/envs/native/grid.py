@@ -1,6 +1,8 @@
-"""What games on a board of cells share: ids that say their options, openings drawn in lots, chance without repetition.
+"""What games on a board of cells share: ids that say their options, openings drawn in lots, chance
+without repetition.
 
-Cells are counted row by row from the top left, as the packages do. Arrays keep the games axis `B` last.
+Cells are counted row by row from the top left, as the packages do. Arrays keep the games axis `B`
+last.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ class GridGame(Game):
         raise NotImplementedError
 
     def _reopen(self, key: Array, first: Array, world: Any) -> Any:
-        """Openings drawn for a lot of games at a time: a few end in each step, and an opening costs many steps."""
+        """Openings drawn for a lot of games at a time: a few end in each step, and an opening costs
+        many steps."""
         games = first.shape[0]
         lot = min(games, max(8, games // LOT))
 
@@ -67,12 +70,20 @@ class GridGame(Game):
             key, now = jax.random.split(key)
             turn = jnp.cumsum(left) - 1
             served = left & (turn < lot)
-            places = jnp.full(lot, games).at[jnp.where(served, turn, lot)].set(jnp.arange(games), mode="drop")
+            places = (
+                jnp.full(lot, games)
+                .at[jnp.where(served, turn, lot)]
+                .set(jnp.arange(games), mode="drop")
+            )
             fresh = self.start(now, lot)
-            world = jax.tree.map(lambda old, new: old.at[..., places].set(new, mode="drop"), world, fresh)
+            world = jax.tree.map(
+                lambda old, new: old.at[..., places].set(new, mode="drop"), world, fresh
+            )
             return key, left & ~served, world
 
-        return jax.lax.while_loop(lambda carry: carry[1].any(), deal, (jax.random.fold_in(key, 1), first, world))[2]
+        return jax.lax.while_loop(
+            lambda carry: carry[1].any(), deal, (jax.random.fold_in(key, 1), first, world)
+        )[2]
 
 
 def below(key: Array, ends: Any, games: int) -> Array:
@@ -82,7 +93,8 @@ def below(key: Array, ends: Any, games: int) -> Array:
 
 
 def skip(taken: Array, nth: Array) -> Array:
-    """`[B]` the `nth [B]` of the numbers 0, 1, 2 … that is none of those taken `[n,B]`, which all differ."""
+    """`[B]` the `nth [B]` of the numbers 0, 1, 2 … that is none of those taken `[n,B]`, which all
+    differ."""
     passed = lambda _, number: nth + (taken <= number).sum(0, dtype=jnp.int32)  # noqa: E731
     return jax.lax.fori_loop(0, taken.shape[0], passed, nth)
 
@@ -95,7 +107,8 @@ def distinct(key: Array, n: int, total: int, games: int) -> Array:
 
 
 def either(parts: Any) -> Array:
-    """Whether any of several arrays of yes and no is yes, element by element: fused, where a reduction is not."""
+    """Whether any of several arrays of yes and no is yes, element by element: fused, where a
+    reduction is not."""
     return reduce(jnp.logical_or, parts)
 
 

@@ -1,7 +1,7 @@
 """Repeated matrix games: every agent picks an action, a table says what each one earns.
 
-Settings of Papoudakis et al., "Benchmarking Multi-Agent Deep RL Algorithms in Cooperative Tasks" (2021): 25
-repetitions, after which the game is truly over, and an observation that never changes.
+Settings of Papoudakis et al., "Benchmarking Multi-Agent Deep RL Algorithms in Cooperative Tasks"
+(2021): 25 repetitions, after which the game is truly over, and an observation that never changes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class MatrixGame(Game):
         at_least(1, repetitions=self.repetitions)
 
     def payoff(self) -> np.ndarray:
-        """What the joint action earns: `[A,A,…]` for all alike, or `[N,A,A,…]` for each agent, teams in order."""
+        """What the joint action earns: `[A,A,…]` for all alike, or `[N,A,A,…]` for each agent,
+        teams in order."""
         raise NotImplementedError
 
     @property
@@ -46,7 +47,9 @@ class MatrixGame(Game):
         for team, n in self.sides.items():
             own = tuple(next(sizes) for _ in range(n))
             names = tuple(f"{team}_{i}" for i in range(n))
-            teams[team] = Spec(names, obs=1, state=count, action=Discrete(max(own)), action_sizes=own)
+            teams[team] = Spec(
+                names, obs=1, state=count, action=Discrete(max(own)), action_sizes=own
+            )
         return teams
 
     def start(self, key: Array, games: int) -> Array:
@@ -68,14 +71,22 @@ class MatrixGame(Game):
         return clock >= self.repetitions
 
     def scene(self, world: np.ndarray, actions: dict[str, np.ndarray]) -> Scene:
-        """The table of the first two agents, with the cell they chose; others' choices pick which table it is."""
+        """The table of the first two agents, with the cell they chose; others' choices pick which
+        table it is."""
         joint = [int(action) for team in self.sides for action in actions.get(team, ())]
         tables = np.broadcast_to(self.payoff(), (len(world), *self.payoff().shape[-len(world) :]))
-        shown = tables[(..., *joint[2:])] if joint else tables.reshape(*tables.shape[:3], -1)[..., 0]
-        own = shown if np.ptp(shown, axis=0).any() else shown[:1]  # one number where all earn the same
+        shown = (
+            tables[(..., *joint[2:])] if joint else tables.reshape(*tables.shape[:3], -1)[..., 0]
+        )
+        # one number where all earn the same
+        own = shown if np.ptp(shown, axis=0).any() else shown[:1]
         rows, columns = shown.shape[1:]
         agents = [agent for spec in self.teams.values() for agent in spec.agents]
-        shapes: list = [Text((columns / 2, 0.72), f"{agents[1]} chooses a column, {agents[0]} a row", 13, "soft")]
+        shapes: list = [
+            Text(
+                (columns / 2, 0.72), f"{agents[1]} chooses a column, {agents[0]} a row", 13, "soft"
+            )
+        ]
         for row, column in np.ndindex(rows, columns):
             low, high = (column + 0.04, -row - 0.96), (column + 0.96, -row - 0.04)
             chosen, earned = joint[:2] == [row, column], own[:, row, column]
@@ -84,7 +95,9 @@ class MatrixGame(Game):
             shapes += [Patch(low, high, "ink", hollow=True)] if chosen else []
             value = " / ".join(f"{number:g}" for number in earned).replace("-", "−")
             shapes.append(Text((column + 0.5, -row - 0.5), value, 22, "ink", chosen))
-        heads = [Text((column + 0.5, 0.22), str(column), 15, "soft", True) for column in range(columns)]
+        heads = [
+            Text((column + 0.5, 0.22), str(column), 15, "soft", True) for column in range(columns)
+        ]
         heads += [Text((-0.25, -row - 0.5), str(row), 15, "soft", True) for row in range(rows)]
         return Scene([*shapes, *heads], (-0.6, -rows - 0.25), (columns + 0.25, 1.0))
 
@@ -118,7 +131,8 @@ class Penalty(MatrixGame):
 
 @dataclass(frozen=True)
 class Nonmonotonic(MatrixGame):
-    """Son et al. (2019): no sum or monotone mix of utilities has its best joint action as each agent's own best."""
+    """Son et al. (2019): no sum or monotone mix of utilities has its best joint action as each
+    agent's own best."""
 
     repetitions: int = 1
     """rounds per episode; 1 makes it a one-step game"""

@@ -34,7 +34,9 @@ class Tiny(Game):
         return self.length
 
     def _team(self, obs: int, action: Space) -> dict[str, Spec]:
-        return {"agent": Spec(tuple(f"agent_{i}" for i in range(self.n)), obs, self.n * obs, action)}
+        return {
+            "agent": Spec(tuple(f"agent_{i}" for i in range(self.n)), obs, self.n * obs, action)
+        }
 
     def scene(self, world: Any, actions: dict[str, np.ndarray]) -> Scene:
         """Each agent with what it did, what that earned, and what it sees now."""
@@ -46,12 +48,19 @@ class Tiny(Game):
             living = 1.0 if alive is None or alive["agent"][i, 0] else 0.25
             did = np.ravel(actions["agent"][i]).tolist() if actions else []
             answer = ", ".join(f"{value:.2g}" for value in did)
-            shapes.append(Disc((i + 0.5, 0), 0.3, "agent", answer or "?", f"agent_{i}", alpha=living))
+            shapes.append(
+                Disc((i + 0.5, 0), 0.3, "agent", answer or "?", f"agent_{i}", alpha=living)
+            )
             sees = " ".join(f"{value:.2g}" for value in seen[i].tolist())
-            shapes += [Text((i + 0.5, 0.55), f"agent_{i}", 14, "ink", True), Text((i + 0.5, -0.45), sees, 12, "soft")]
+            shapes += [
+                Text((i + 0.5, 0.55), f"agent_{i}", 14, "ink", True),
+                Text((i + 0.5, -0.45), sees, 12, "soft"),
+            ]
             if did:
                 paid = float(earned[i])
-                shapes.append(Text((i + 0.5, -0.62), f"earned {paid:.3g}", 13, "goal" if paid > 0 else "soft"))
+                shapes.append(
+                    Text((i + 0.5, -0.62), f"earned {paid:.3g}", 13, "goal" if paid > 0 else "soft")
+                )
         return Scene(shapes, (-0.1, -0.85), (self.n + 0.1, 0.85))
 
 
@@ -130,7 +139,8 @@ class Story(NamedTuple):
 
 @dataclass(frozen=True)
 class Memory(Tiny):
-    """A cue shown at the first instant only must be answered with the last step, which ends the game."""
+    """A cue shown at the first instant only must be answered with the last step, which ends the
+    game."""
 
     length: int = 4
     """steps per episode"""
@@ -154,7 +164,8 @@ class Memory(Tiny):
     def advance(self, key: Array, world: Story, actions: dict[str, Array]) -> Story:
         time = world.time + 1
         return world._replace(
-            time=time, earned=jnp.where((time == self.length) & (actions["agent"] == world.cue), 1.0, 0.0)
+            time=time,
+            earned=jnp.where((time == self.length) & (actions["agent"] == world.cue), 1.0, 0.0),
         )
 
     def observe(self, world: Story) -> dict[str, Array]:
@@ -205,9 +216,10 @@ class Life(NamedTuple):
 class Mortal(Tiny):
     """Agents die in turn and the team plays on.
 
-    Agent i lives for its share of the episode and earns the team 1/n per right answer. The first answer of agent_0
-    pays 1 more with the last step, long after its death. At odd times a cue leaves no choice, at even times one wrong
-    action is illegal; the dead may only pass with action 0.
+    Agent i lives for its share of the episode and earns the team 1/n per right answer. The first
+    answer of agent_0 pays 1 more with the last step, long after its death. At odd times a cue
+    leaves no choice, at even times one wrong action is illegal; the dead may only pass with action
+    0.
     """
 
     n: int = 3

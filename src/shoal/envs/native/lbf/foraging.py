@@ -1,7 +1,8 @@
 """Level-based foraging: players gather food that may need several of them at once.
 
-The rules are those of the package `lbforaging` 2.0 (Christianos et al. 2020, Papoudakis et al. 2021), and parity with
-it is tested over whole episodes. Places are rows and columns from the top left; nothing but the opening is random.
+The rules are those of the package `lbforaging` 2.0 (Christianos et al. 2020, Papoudakis et al.
+2021), and parity with it is tested over whole episodes. Places are rows and columns from the top
+left; nothing but the opening is random.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from ..mpe.physics import others
 
 NORTH, SOUTH, WEST, EAST, LOAD = range(1, 6)  # 0 is none
 TEAM = "agent"
-ABSENT = np.array([-1.0, -1.0, 0.0], np.float32)[:, None]  # row, column and level of what is not seen
+# row, column and level of what is not seen
+ABSENT = np.array([-1.0, -1.0, 0.0], np.float32)[:, None]
 APART = 2  # steps between two foods that are too few
 LARGEST = 100  # rows or columns
 CROWD = 100  # players or foods
@@ -44,7 +46,8 @@ class World(NamedTuple):
 
 @dataclass(frozen=True)
 class Foraging(GridGame):
-    """Food is loaded when the levels of all who load it at once reach its own; they share what it is worth."""
+    """Food is loaded when the levels of all who load it at once reach its own; they share what it
+    is worth."""
 
     rows: int = 8
     """of cells"""
@@ -59,7 +62,8 @@ class Foraging(GridGame):
     sight: int | None = None
     """cells that a player sees in each direction; None: the whole board"""
     version: Literal["v1", "v2", "v3"] = "v3"
-    """rules of the opening: before v3 food has at most one level less, in v1 nobody begins in the last row or column"""
+    """rules of the opening: before v3 food has at most one level less, in v1 nobody begins in the
+    last row or column"""
     penalty: float = 0.0
     """cost of loading in vain"""
     min_player_level: int = 1
@@ -73,7 +77,8 @@ class Foraging(GridGame):
     normalize_reward: bool = True
     """all food together is worth 1; otherwise a player earns its level times the food's"""
     grid_observation: bool = False
-    """see three layers of the cells around (players, food, free cells) instead of a list of what is there"""
+    """see three layers of the cells around (players, food, free cells) instead of a list of what is
+    there"""
     observe_agent_levels: bool = True
     """see the levels of players"""
 
@@ -102,13 +107,27 @@ class Foraging(GridGame):
         if self.version not in ("v1", "v2", "v3"):
             raise ShoalError(f"version must be v1, v2 or v3, not {self.version!r}")
         if self.players > np.prod(self._region):
-            raise ShoalError(f"{self.players} players do not fit on {self.rows} rows and {self.columns} columns")
+            raise ShoalError(
+                f"{self.players} players do not fit on {self.rows} rows and {self.columns} columns"
+            )
 
     @classmethod
     def meant(cls, **words: str) -> dict[str, Any]:
-        counts = {"sight": "sight", "rows": "rows", "columns": "columns", "players": "players", "food": "max_num_food"}
-        options: dict[str, Any] = {counts[word]: int(told) for word, told in words.items() if word in counts}
-        marks = {"grid": ("grid_observation", True), "coop": ("force_coop", True), "ind": ("max_food_level", 1)}
+        counts = {
+            "sight": "sight",
+            "rows": "rows",
+            "columns": "columns",
+            "players": "players",
+            "food": "max_num_food",
+        }
+        options: dict[str, Any] = {
+            counts[word]: int(told) for word, told in words.items() if word in counts
+        }
+        marks = {
+            "grid": ("grid_observation", True),
+            "coop": ("force_coop", True),
+            "ind": ("max_food_level", 1),
+        }
         marks |= {"pen": ("penalty", 0.1), "version": ("version", words.get("version"))}
         return options | dict(marks[word] for word in words if word in marks)
 
@@ -135,7 +154,7 @@ class Foraging(GridGame):
         last = self.version == "v1"
         return self.rows - last, self.columns - last
 
-    # -- the opening --------------------------------------------------------------------------------------------------
+    # -- the opening -------------------------------------------------------------------------------
 
     def start(self, key: Array, games: int) -> World:
         key_place, key_level, key_food, key_amount = jax.random.split(key, 4)
@@ -151,8 +170,9 @@ class Foraging(GridGame):
     def _spread_food(self, key: Array, place: Array) -> tuple[Array, Array]:
         """`[M,2,B]` where food lies, row by row, and `[M,B]` whether there was room for it.
 
-        Food never lies at the edge, nor within two steps of other food. A random order of the cells, walked through
-        from the front, is what drawing cells again and again until one is free comes to.
+        Food never lies at the edge, nor within two steps of other food. A random order of the
+        cells, walked through from the front, is what drawing cells again and again until one is
+        free comes to.
         """
         inner = np.indices((self.rows - 2, self.columns - 2)).reshape(2, -1, 1) + 1
         total = inner.shape[1]
@@ -172,15 +192,21 @@ class Foraging(GridGame):
 
     def _food_levels(self, key: Array, level: Array) -> Array:
         """`[M,B]` for these levels of the players."""
-        top = jnp.sort(level, axis=0)[:3].sum(0) if self.max_food_level is None else self.max_food_level
+        top = (
+            jnp.sort(level, axis=0)[:3].sum(0)
+            if self.max_food_level is None
+            else self.max_food_level
+        )
         top = jnp.broadcast_to(top, (self.max_num_food, level.shape[-1]))
         if self.force_coop:
             return top
         highest = jnp.maximum(top - (self.version != "v3"), self.min_food_level)
         share = jax.random.uniform(key, top.shape)
-        return self.min_food_level + jnp.floor(share * (highest - self.min_food_level + 1)).astype(jnp.int32)
+        return self.min_food_level + jnp.floor(share * (highest - self.min_food_level + 1)).astype(
+            jnp.int32
+        )
 
-    # -- a step -------------------------------------------------------------------------------------------------------
+    # -- a step ------------------------------------------------------------------------------------
 
     def advance(self, key: Array, world: World, actions: dict[str, Array]) -> World:
         action = actions[TEAM]
@@ -188,7 +214,9 @@ class Foraging(GridGame):
         target = self._target(world, action)
         goal = self._number(target)
         ways = range(self.players)
-        clash = jnp.stack([either([goal[i] == goal[j] for j in ways if j != i] or [goal[i] < 0]) for i in ways])
+        clash = jnp.stack(
+            [either([goal[i] == goal[j] for j in ways if j != i] or [goal[i] < 0]) for i in ways]
+        )
         place = jnp.where(clash[:, None], world.place, target)
         return world._replace(place=place, amount=jnp.where(taken, 0, world.amount), earned=earned)
 
@@ -201,7 +229,8 @@ class Foraging(GridGame):
         return self.columns + 2
 
     def _target(self, world: World, action: Array) -> Array:
-        """`[N,2,B]` where each player's action leads on the board as it is: food and the edge are in the way."""
+        """`[N,2,B]` where each player's action leads on the board as it is: food and the edge are
+        in the way."""
         step = [
             (action == SOUTH).astype(jnp.int32) - (action == NORTH),
             (action == EAST).astype(jnp.int32) - (action == WEST),
@@ -210,14 +239,19 @@ class Foraging(GridGame):
         size = np.array([self.rows, self.columns])[:, None]
         inside = ((ahead >= 0) & (ahead < size)).all(1)
         cell, food = self._number(ahead), self._number(world.food)
-        blocked = either((cell == food[j]) & (world.amount[j] > 0) for j in range(self.max_num_food))
+        blocked = either(
+            (cell == food[j]) & (world.amount[j] > 0) for j in range(self.max_num_food)
+        )
         return jnp.where((inside & ~blocked)[:, None], ahead, world.place)
 
     def _loaded(self, world: World, loading: Array) -> tuple[Array, Array]:
-        """`[N,B]` what those who load `[N,B]` earn, and `[M,B]` which food is taken. No cell is beside two foods."""
+        """`[N,B]` what those who load `[N,B]` earn, and `[M,B]` which food is taken. No cell is
+        beside two foods."""
         away = jnp.abs(self._number(world.place)[:, None] - self._number(world.food))
         loads = loading[:, None] & (world.amount > 0) & ((away == 1) | (away == self._stride))
-        strength = reduce(jnp.add, (jnp.where(loads[i], world.level[i], 0) for i in range(self.players)))
+        strength = reduce(
+            jnp.add, (jnp.where(loads[i], world.level[i], 0) for i in range(self.players))
+        )
         taken = (strength > 0) & (strength >= world.amount)
         worth = (world.level[:, None] * world.amount).astype(jnp.float32)
         if self.normalize_reward:
@@ -234,29 +268,38 @@ class Foraging(GridGame):
     def episode_metrics(self, world: World) -> dict[str, Array]:
         """`food`: the share of all levels that was taken; `won`: whether that is all."""
         left = world.amount.sum(0)
-        return {"food": 1.0 - left / jnp.maximum(world.spawned, 1), "won": (left == 0).astype(jnp.float32)}
+        return {
+            "food": 1.0 - left / jnp.maximum(world.spawned, 1),
+            "won": (left == 0).astype(jnp.float32),
+        }
 
-    # -- what is seen -------------------------------------------------------------------------------------------------
+    # -- what is seen ------------------------------------------------------------------------------
 
     def observe(self, world: World) -> dict[str, Array]:
         return {TEAM: self._layers(world) if self.grid_observation else self._lists(world)}
 
     def _lists(self, world: World) -> Array:
-        """`[N,F,B]` row, column and level of food, of oneself, of the others, as far as they are seen."""
+        """`[N,F,B]` row, column and level of food, of oneself, of the others, as far as they are
+        seen."""
         corner = jnp.maximum(world.place - self._sight, 0)  # of what a player sees
         near = corner[:1] if self._sees_all else corner
         offset = world.food - near[:, None]
-        seen = (world.amount > 0) & self._within(offset - (world.place - corner)[: len(near), None], self._sight)
+        seen = (world.amount > 0) & self._within(
+            offset - (world.place - corner)[: len(near), None], self._sight
+        )
         food = _front(_rows(offset, world.amount), seen)
         food = jnp.broadcast_to(food, (self.players, *food.shape[1:]))
         own = _rows((world.place - corner)[:, None], world.level[:, None])
         offset = others(world.place) - corner[:, None]
         rest = _rows(offset, others(world.level))
-        if not self._sees_all:  # as the package has it: at the edge one sees players farther away than food
+        # as the package has it: at the edge one sees players farther away than food
+        if not self._sees_all:
             rest = _front(rest, self._within(offset - self._sight, self._sight))
         people = jnp.concatenate([own, rest], axis=1)[:, :, : 3 if self.observe_agent_levels else 2]
         games = world.place.shape[-1]
-        return jnp.concatenate([part.reshape(self.players, -1, games) for part in (food, people)], axis=1)
+        return jnp.concatenate(
+            [part.reshape(self.players, -1, games) for part in (food, people)], axis=1
+        )
 
     def _within(self, offset: Array, reach: int) -> Array:
         """`[…,B]` whether `offset […,2,B]` is at most so many cells in both directions."""
@@ -266,7 +309,8 @@ class Foraging(GridGame):
         return jnp.maximum(away[..., 0, :], away[..., 1, :]) <= reach
 
     def _layers(self, world: World) -> Array:
-        """`[N,3·K,B]` the `K` cells around each player: levels of players, of food, and where one may go."""
+        """`[N,3·K,B]` the `K` cells around each player: levels of players, of food, and where one
+        may go."""
         reach = np.arange(-self._sight, self._sight + 1)
         window = np.stack(np.meshgrid(reach, reach, indexing="ij")).reshape(2, -1).T[..., None]
         cells = world.place[:, None] + window  # [N,K,2,B]
@@ -284,11 +328,14 @@ class Foraging(GridGame):
         layers = jnp.stack([players, food, free.astype(jnp.float32)], axis=1)
         return layers.reshape(self.players, -1, layers.shape[-1]).astype(jnp.float32)
 
-    # -- a picture ----------------------------------------------------------------------------------------------------
+    # -- a picture ---------------------------------------------------------------------------------
 
     def scene(self, world: World, actions: dict[str, np.ndarray]) -> Scene:
         """Numbers are levels; a ring is around whoever loads."""
-        field = [Patch((0, 0), (self.columns, self.rows), "field"), *cell_lines(self.rows, self.columns)]
+        field = [
+            Patch((0, 0), (self.columns, self.rows), "field"),
+            *cell_lines(self.rows, self.columns),
+        ]
         food = [
             Disc(self._middle(at), 0.33, "food", str(amount))
             for at, amount in zip(world.food, world.amount, strict=True)
@@ -297,13 +344,18 @@ class Foraging(GridGame):
         players, loading = [], []
         for i, (at, level) in enumerate(zip(world.place, world.level, strict=True)):
             x, y = self._middle(at)
-            x += 0.18 * (i - min(j for j in range(i + 1) if (world.place[j] == at).all()))  # two may share a cell
+            # two may share a cell
+            x += 0.18 * (i - min(j for j in range(i + 1) if (world.place[j] == at).all()))
             players.append(Disc((x, y), 0.36, TEAM, str(level), f"{TEAM}_{i}"))
             if TEAM in actions and actions[TEAM][i] == LOAD:
                 loading.append(Disc((x, y), 0.45, "goal", hollow=True))
         done = 100 * (1 - world.amount.sum() / max(world.spawned, 1))
         told = Text((self.columns / 2, self.rows + 0.3), f"{done:.0f} % of the food", 13, "soft")
-        return Scene([*field, *food, *loading, *players, told], (-0.3, -0.3), (self.columns + 0.3, self.rows + 0.6))
+        return Scene(
+            [*field, *food, *loading, *players, told],
+            (-0.3, -0.3),
+            (self.columns + 0.3, self.rows + 0.6),
+        )
 
     def _middle(self, place: Any) -> tuple[float, float]:
         """Of a cell, in a picture."""
@@ -317,7 +369,8 @@ def _rows(offset: Array, level: Array) -> Array:
 
 
 def _front(rows: Array, seen: Array) -> Array:
-    """`[n,K,3,B]` the rows that are seen `[n,K,B]` at the front, in their order, the others absent."""
+    """`[n,K,3,B]` the rows that are seen `[n,K,B]` at the front, in their order, the others
+    absent."""
     seen = jnp.broadcast_to(seen, (*rows.shape[:2], rows.shape[-1]))
     slots = range(rows.shape[1])
     before = [jnp.zeros(seen[:, 0].shape, jnp.int32)] if slots else []
@@ -325,6 +378,9 @@ def _front(rows: Array, seen: Array) -> Array:
         before.append(before[-1] + seen[:, j - 1])
     kept = []
     for slot in slots:
-        moved = (jnp.where((seen[:, j] & (before[j] == slot))[:, None], rows[:, j] - ABSENT, 0.0) for j in slots[slot:])
+        moved = (
+            jnp.where((seen[:, j] & (before[j] == slot))[:, None], rows[:, j] - ABSENT, 0.0)
+            for j in slots[slot:]
+        )
         kept.append(reduce(jnp.add, moved) + ABSENT)
     return jnp.stack(kept, axis=1) if kept else rows

@@ -1,7 +1,8 @@
 """The particle world that all MPE games share: bodies, motion, contact, speech and sight.
 
-A scenario lists its bodies once, and everything here follows from that list. Arrays keep the games axis `B` last, so
-that a step is a handful of fused loops along contiguous memory. Parity with the `mpe2` package is tested step by step.
+A scenario lists its bodies once, and everything here follows from that list. Arrays keep the games
+axis `B` last, so that a step is a handful of fused loops along contiguous memory. Parity with the
+`mpe2` package is tested step by step.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class Landmark(NamedTuple):
     size: float = 0.05
     collides: bool = False
     reach: float = 1.0  # it starts within ±reach
-    look: str = ""  # the colour it is drawn in; empty for that of an obstacle if it collides, else of a landmark
+    # the colour it is drawn in; empty for that of an obstacle if it collides, else of a landmark
+    look: str = ""
 
 
 class World(NamedTuple):
@@ -98,7 +100,9 @@ class Particles(Game):
                 agents=tuple(agent.name for agent in members),
                 obs=max(agent.obs for agent in members),
                 state=sum(agent.obs for agent in self.agents),
-                action=Box((0.0,) * widest, (1.0,) * widest) if self.continuous_actions else Discrete(widest),
+                action=Box((0.0,) * widest, (1.0,) * widest)
+                if self.continuous_actions
+                else Discrete(widest),
                 obs_sizes=tuple(agent.obs for agent in members),
                 action_sizes=widths,
             )
@@ -111,8 +115,13 @@ class Particles(Game):
 
     def start(self, key: Array, games: int) -> World:
         key_place, key_goal = jax.random.split(key)
-        reach = np.array([1.0] * len(self.agents) + [thing.reach for thing in self.landmarks], np.float32)
-        places = jax.random.uniform(key_place, (len(reach), 2, games), minval=-1.0) * reach[:, None, None]
+        reach = np.array(
+            [1.0] * len(self.agents) + [thing.reach for thing in self.landmarks], np.float32
+        )
+        places = (
+            jax.random.uniform(key_place, (len(reach), 2, games), minval=-1.0)
+            * reach[:, None, None]
+        )
         pos, fixed = jnp.split(places, [len(self.agents)])
         goal = jax.random.randint(key_goal, (self.goals, games), 0, max(len(self.landmarks), 1))
         word = jnp.zeros((sum(agent.words for agent in self.agents), games))
@@ -141,15 +150,19 @@ class Particles(Game):
             return 0.0
         blocks = [i for i, thing in enumerate(self.landmarks) if thing.collides]
         others = jnp.concatenate([world.pos] + [world.fixed[i : i + 1] for i in blocks])
-        sizes = np.array([body.size for body in (*self.agents, *(self.landmarks[i] for i in blocks))], np.float32)
+        sizes = np.array(
+            [body.size for body in (*self.agents, *(self.landmarks[i] for i in blocks))], np.float32
+        )
         reach = (sizes[: len(self.agents), None] + sizes)[..., None]
-        # An agent keeps a unit's distance from itself: far out of touch, and never a division by zero.
+        # An agent keeps a unit's distance from itself: far out of touch, and never a division by
+        # zero.
         itself = np.eye(*reach.shape[:2], dtype=np.float32)[..., None]
         away = world.pos[:, None] - others
         distance = length(away) + itself
         depth = jax.nn.softplus((reach - distance) / SOFTNESS) * SOFTNESS
         force = away * (STIFFNESS * depth / distance)[:, :, None]
-        # Added up one by one: XLA fuses that, where a reduction over this axis takes twice the time of the whole step.
+        # Added up one by one: XLA fuses that, where a reduction over this axis takes twice the time
+        # of the whole step.
         return reduce(jnp.add, (force[:, j] for j in range(len(sizes))))
 
     def _brake(self, vel: Array) -> Array:
@@ -162,7 +175,9 @@ class Particles(Game):
     def _speech(self, actions: dict[str, Array], silence: Array) -> Array:
         """`[W,B]` what the speakers say with these actions."""
         said = []
-        for agent, action in zip(self.agents, (row for team in self.teams for row in actions[team]), strict=True):
+        for agent, action in zip(
+            self.agents, (row for team in self.teams for row in actions[team]), strict=True
+        ):
             if agent.words and self.continuous_actions:
                 first = MOVES if agent.accel else 0
                 said.append(action[first : first + agent.words].clip(0.0, 1.0))
@@ -178,22 +193,37 @@ class Particles(Game):
     def scene(self, world: World, actions: dict[str, np.ndarray]) -> Scene:
         arena = [Patch((-1, -1), (1, 1), "field"), Patch((-1, -1), (1, 1), hollow=True)]
         things = [
-            Disc(at, thing.size, thing.look or ("obstacle" if thing.collides else "landmark"), alpha=_veil(thing))
-            for thing, at in sorted(zip(self.landmarks, world.fixed, strict=True), key=lambda pair: -pair[0].size)
+            Disc(
+                at,
+                thing.size,
+                thing.look or ("obstacle" if thing.collides else "landmark"),
+                alpha=_veil(thing),
+            )
+            for thing, at in sorted(
+                zip(self.landmarks, world.fixed, strict=True), key=lambda pair: -pair[0].size
+            )
         ]
         ways, rings = [], []
         for goal, seekers in self.aims(world):
-            rings.append(Disc(world.fixed[goal], self.landmarks[goal].size + 0.04, "goal", hollow=True))
-            ways += [Line([world.pos[i], world.fixed[goal]], self.agents[i].team, 1.2, 0.5, True) for i in seekers]
+            rings.append(
+                Disc(world.fixed[goal], self.landmarks[goal].size + 0.04, "goal", hollow=True)
+            )
+            ways += [
+                Line([world.pos[i], world.fixed[goal]], self.agents[i].team, 1.2, 0.5, True)
+                for i in seekers
+            ]
         said = self._words(world.word)
         people = [
-            Disc(at, agent.size, agent.team, short(agent.name), agent.name, said.get(agent.name, ""))
+            Disc(
+                at, agent.size, agent.team, short(agent.name), agent.name, said.get(agent.name, "")
+            )
             for agent, at in zip(self.agents, world.pos, strict=True)
         ]
         return Scene([*arena, *things, *rings, *ways, *people])
 
     def _words(self, word: Any) -> dict[str, str]:
-        """The word that each speaker has said loudest, as a letter; nothing of those who are silent."""
+        """The word that each speaker has said loudest, as a letter; nothing of those who are
+        silent."""
         said, start = {}, 0
         for agent in self.agents:
             own = word[start : start + agent.words]
@@ -261,7 +291,9 @@ def without_self(pairs: Array) -> Array:
     if n == 1:
         return pairs[:, :0]
     flat = pairs.reshape(n * n, *pairs.shape[2:])
-    return flat[1:].reshape(n - 1, n + 1, *pairs.shape[2:])[:, :-1].reshape(n, n - 1, *pairs.shape[2:])
+    return (
+        flat[1:].reshape(n - 1, n + 1, *pairs.shape[2:])[:, :-1].reshape(n, n - 1, *pairs.shape[2:])
+    )
 
 
 def others(rows: Array) -> Array:
@@ -275,7 +307,8 @@ def flat(rows: Array) -> Array:
 
 
 def nearest(offset: Array, rows: Array, n: int | None) -> Array:
-    """The `n` of the rows `[N,M,k,B]` whose offset `[N,M,2,B]` is shortest, nearest first, then zeros; None: all."""
+    """The `n` of the rows `[N,M,k,B]` whose offset `[N,M,2,B]` is shortest, nearest first, then
+    zeros; None: all."""
     if n is None:
         return rows
     distance = length(offset)
@@ -298,7 +331,8 @@ def tint(index: Array, shades: int, base: float = 0.0, extra: float = 1.0) -> Ar
 
 
 def edge_penalty(pos: Array) -> Array:
-    """`[…,B]` the price of leaving the arena: nothing within ±0.9, then a slope, then an exponential up to 10."""
+    """`[…,B]` the price of leaving the arena: nothing within ±0.9, then a slope, then an
+    exponential up to 10."""
     x = jnp.abs(pos)
     price = jnp.where(x < 1.0, (x - 0.9) * 10.0, jnp.minimum(jnp.exp(2.0 * x - 2.0), 10.0))
     return jnp.where(x < 0.9, 0.0, price).sum(-2)

@@ -26,7 +26,9 @@ class Simple(Particles):
         return (Landmark(),)
 
     def observe(self, world: World) -> dict[str, Array]:
-        return {"agent": jnp.concatenate([world.vel, flat(relative(world.pos, world.fixed))], axis=1)}
+        return {
+            "agent": jnp.concatenate([world.vel, flat(relative(world.pos, world.fixed))], axis=1)
+        }
 
     def aims(self, world: World) -> list[tuple[int, list[int]]]:
         return [(0, [0])]

@@ -37,8 +37,13 @@ class SimpleAdversary(Nearsighted):
         return (Landmark(size=0.08),) * self.N
 
     def observe(self, world: World) -> dict[str, Array]:
-        seen = jnp.concatenate([flat(self.near_landmarks(world)), flat(self.near_agents(world))], axis=1)
-        return {"adversary": seen[:1], "agent": jnp.concatenate([self._to_goal(world)[1:], seen[1:]], axis=1)}
+        seen = jnp.concatenate(
+            [flat(self.near_landmarks(world)), flat(self.near_agents(world))], axis=1
+        )
+        return {
+            "adversary": seen[:1],
+            "agent": jnp.concatenate([self._to_goal(world)[1:], seen[1:]], axis=1),
+        }
 
     def aims(self, world: World) -> list[tuple[int, list[int]]]:
         return [(int(world.goal[0]), list(range(1, len(self.agents))))]

@@ -43,7 +43,10 @@ class SimpleCrypto(Particles):
 
     def reward(self, world: World) -> dict[str, Array]:
         message = tint(world.goal[0], WORDS)
-        eve, bob = _error(world.word[:WORDS], message), _error(world.word[WORDS : 2 * WORDS], message)
+        eve, bob = (
+            _error(world.word[:WORDS], message),
+            _error(world.word[WORDS : 2 * WORDS], message),
+        )
         return {"adversary": -eve[None], "agent": jnp.stack([eve - bob] * 2)}
 
     def scene(self, world: World, actions: dict[str, np.ndarray]) -> Scene:
@@ -52,15 +55,28 @@ class SimpleCrypto(Particles):
         said = self._words(world.word)
         alice, bob, eve = SEATS["alice_0"], SEATS["bob_0"], SEATS["eve_0"]
         tapped = Line([(0.0, alice[1]), eve], "adversary", 1.5, 0.6, dashed=True)
-        notes = {alice: f"message {message}, key {key}", bob: f"key {key}", eve: "listens in, has no key"}
+        notes = {
+            alice: f"message {message}, key {key}",
+            bob: f"key {key}",
+            eve: "listens in, has no key",
+        }
         for name, seat in (("bob_0", bob), ("eve_0", eve)):
             notes[seat] += f", guesses {said[name]}" if name in said else ""
         people = [
-            Disc(SEATS[one.name], 0.14, one.team, one.name[0].upper(), one.name, said.get(one.name, ""))
+            Disc(
+                SEATS[one.name],
+                0.14,
+                one.team,
+                one.name[0].upper(),
+                one.name,
+                said.get(one.name, ""),
+            )
             for one in self.agents
         ]
         words = [Text((seat[0], seat[1] - 0.24), note, 13, "soft") for seat, note in notes.items()]
-        return Scene([Line([alice, bob], "soft", 1.5), tapped, *words, *people], (-1.25, -1.0), (1.25, 0.9))
+        return Scene(
+            [Line([alice, bob], "soft", 1.5), tapped, *words, *people], (-1.25, -1.0), (1.25, 0.9)
+        )
 
 
 def _error(guess: Array, message: Array) -> Array:

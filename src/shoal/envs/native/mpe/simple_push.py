@@ -9,7 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .physics import Agent, Landmark, Particles, World, flat, length, pick, relative, tint, without_self
+from .physics import (
+    Agent,
+    Landmark,
+    Particles,
+    World,
+    flat,
+    length,
+    pick,
+    relative,
+    tint,
+    without_self,
+)
 
 COLOURS = 0.1 + 0.8 * np.eye(2, 3, 1, dtype=np.float32)  # of the landmarks
 
@@ -23,7 +34,9 @@ class SimplePush(Particles):
 
     @cached_property
     def agents(self) -> tuple[Agent, ...]:
-        return Agent("adversary_0", "adversary", 8, collides=True), Agent("agent_0", "agent", 19, collides=True)
+        return Agent("adversary_0", "adversary", 8, collides=True), Agent(
+            "agent_0", "agent", 19, collides=True
+        )
 
     @cached_property
     def landmarks(self) -> tuple[Landmark, ...]:
@@ -36,7 +49,10 @@ class SimplePush(Particles):
         colours = jnp.broadcast_to(COLOURS.reshape(-1, 1), (COLOURS.size, world.pos.shape[-1]))
         adversary = [world.vel[0], landmarks[0], other[0]]
         agent = [world.vel[1], self._to_goal(world)[1], colour, landmarks[1], colours, other[1]]
-        return {"adversary": jnp.concatenate(adversary)[None], "agent": jnp.concatenate(agent)[None]}
+        return {
+            "adversary": jnp.concatenate(adversary)[None],
+            "agent": jnp.concatenate(agent)[None],
+        }
 
     def aims(self, world: World) -> list[tuple[int, list[int]]]:
         return [(int(world.goal[0]), [1])]

@@ -1,4 +1,5 @@
-"""Simple speaker listener: one knows the landmark and cannot move, the other moves and cannot know."""
+"""Simple speaker listener: one knows the landmark and cannot move, the other moves and cannot
+know."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ class SimpleSpeakerListener(Particles):
     def observe(self, world: World) -> dict[str, Array]:
         landmarks = flat(relative(world.pos, world.fixed))
         speaker = tint(world.goal[0], 3, base=0.15, extra=0.5)
-        return {"agent": padded([speaker, jnp.concatenate([world.vel[1], landmarks[1], world.word])])}
+        return {
+            "agent": padded([speaker, jnp.concatenate([world.vel[1], landmarks[1], world.word])])
+        }
 
     def aims(self, world: World) -> list[tuple[int, list[int]]]:
         return [(int(world.goal[0]), [1])]

@@ -9,7 +9,17 @@ import jax.numpy as jnp
 from jax import Array
 
 from ...game import CROWD, at_least, within
-from .physics import Agent, Landmark, Nearsighted, World, check_stage, flat, length, relative, without_self
+from .physics import (
+    Agent,
+    Landmark,
+    Nearsighted,
+    World,
+    check_stage,
+    flat,
+    length,
+    relative,
+    without_self,
+)
 
 SIZE = 0.15
 WORDS = 2  # mpe2 shows the others' channels, though nobody can speak
@@ -40,7 +50,10 @@ class SimpleSpread(Nearsighted):
 
     @cached_property
     def agents(self) -> tuple[Agent, ...]:
-        landmarks, others = self.num_landmark_neighbors or self.N, self.num_agent_neighbors or self.N - 1
+        landmarks, others = (
+            self.num_landmark_neighbors or self.N,
+            self.num_agent_neighbors or self.N - 1,
+        )
         obs = 4 + 2 * landmarks + (2 + WORDS) * others
         return tuple(Agent(f"agent_{i}", "agent", obs, SIZE, collides=True) for i in range(self.N))
 
@@ -51,7 +64,11 @@ class SimpleSpread(Nearsighted):
     def observe(self, world: World) -> dict[str, Array]:
         landmarks, others = self.near_landmarks(world), self.near_agents(world)
         silence = jnp.zeros((self.N, WORDS * others.shape[1], world.pos.shape[-1]))
-        return {"agent": jnp.concatenate([world.vel, world.pos, flat(landmarks), flat(others), silence], axis=1)}
+        return {
+            "agent": jnp.concatenate(
+                [world.vel, world.pos, flat(landmarks), flat(others), silence], axis=1
+            )
+        }
 
     def reward(self, world: World) -> dict[str, Array]:
         shared = -self._uncovered(world).sum(0)

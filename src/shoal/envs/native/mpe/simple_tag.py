@@ -30,7 +30,8 @@ PREY_PACE = (0.5, 0.75, 1.0)  # of full speed, by curriculum stage
 
 @dataclass(frozen=True)
 class SimpleTag(Nearsighted):
-    """Adversaries share a reward for every touch; each agent pays for its own, and for leaving the arena."""
+    """Adversaries share a reward for every touch; each agent pays for its own, and for leaving the
+    arena."""
 
     num_good: int = 1
     """agents that are chased"""
@@ -64,8 +65,14 @@ class SimpleTag(Nearsighted):
             hunter = prey = seen + 4 * self.num_agent_neighbors
         pace = PREY_PACE[self.curriculum_stage] if self.curriculum else 1.0
         return (
-            *(Agent(f"adversary_{i}", "adversary", hunter, HUNTER, 3.0, 1.0, True) for i in range(hunters)),
-            *(Agent(f"agent_{i}", "agent", prey, PREY, 4.0 * pace, 1.3 * pace, True) for i in range(preys)),
+            *(
+                Agent(f"adversary_{i}", "adversary", hunter, HUNTER, 3.0, 1.0, True)
+                for i in range(hunters)
+            ),
+            *(
+                Agent(f"agent_{i}", "agent", prey, PREY, 4.0 * pace, 1.3 * pace, True)
+                for i in range(preys)
+            ),
         )
 
     @cached_property
@@ -74,7 +81,12 @@ class SimpleTag(Nearsighted):
 
     def observe(self, world: World) -> dict[str, Array]:
         n = self.num_adversaries
-        seen = [world.vel, world.pos, flat(self.near_landmarks(world)), flat(self.near_agents(world))]
+        seen = [
+            world.vel,
+            world.pos,
+            flat(self.near_landmarks(world)),
+            flat(self.near_agents(world)),
+        ]
         if self.num_agent_neighbors is None:
             velocity = others(world.vel)
             hunter, prey = velocity[:n, n - 1 :], velocity[n:, n:]
@@ -92,7 +104,10 @@ class SimpleTag(Nearsighted):
         touch = self._touch(world)
         hunters = 10.0 * touch.sum((0, 1))
         preys = -10.0 * touch.sum(1) - edge_penalty(world.pos[self.num_adversaries :])
-        return {"adversary": jnp.broadcast_to(hunters, (self.num_adversaries, *hunters.shape)), "agent": preys}
+        return {
+            "adversary": jnp.broadcast_to(hunters, (self.num_adversaries, *hunters.shape)),
+            "agent": preys,
+        }
 
     def terminal(self, world: World, clock: Array) -> Array | None:
         if not self.terminate_on_success:

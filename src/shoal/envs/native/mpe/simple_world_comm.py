@@ -1,4 +1,5 @@
-"""Simple world comm: a chase among forests that hide, food that lures and a leader who sees all and speaks."""
+"""Simple world comm: a chase among forests that hide, food that lures and a leader who sees all and
+speaks."""
 
 from __future__ import annotations
 
@@ -9,7 +10,18 @@ import jax.numpy as jnp
 from jax import Array
 
 from ...game import CROWD, at_least
-from .physics import Agent, Landmark, Particles, World, edge_penalty, flat, length, others, relative, without_self
+from .physics import (
+    Agent,
+    Landmark,
+    Particles,
+    World,
+    edge_penalty,
+    flat,
+    length,
+    others,
+    relative,
+    without_self,
+)
 
 HUNTER, PREY, FOOD, FOREST = 0.075, 0.045, 0.03, 0.3  # sizes
 WORDS = 4
@@ -34,7 +46,13 @@ class SimpleWorldComm(Particles):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(1, CROWD, num_good=self.num_good, num_adversaries=self.num_adversaries, num_food=self.num_food)
+        at_least(
+            1,
+            CROWD,
+            num_good=self.num_good,
+            num_adversaries=self.num_adversaries,
+            num_food=self.num_food,
+        )
         at_least(0, CROWD, num_obstacles=self.num_obstacles, num_forests=self.num_forests)
 
     @cached_property
@@ -44,7 +62,10 @@ class SimpleWorldComm(Particles):
         hunter, prey = seen + 2 * preys + WORDS, seen + 2 * (preys - 1)
         return (
             Agent("leadadversary_0", "adversary", hunter, HUNTER, 3.0, 1.0, True, WORDS),
-            *(Agent(f"adversary_{i}", "adversary", hunter, HUNTER, 3.0, 1.0, True) for i in range(hunters - 1)),
+            *(
+                Agent(f"adversary_{i}", "adversary", hunter, HUNTER, 3.0, 1.0, True)
+                for i in range(hunters - 1)
+            ),
             *(Agent(f"agent_{i}", "agent", prey, PREY, 4.0, 1.3, True) for i in range(preys)),
         )
 
@@ -67,9 +88,12 @@ class SimpleWorldComm(Particles):
         heard = jnp.broadcast_to(world.word, (n, *world.word.shape))
         return {
             "adversary": jnp.concatenate(
-                [part[:n] for part in seen] + [flat(velocity[:n, n - 1 :]), forest[:n], heard], axis=1
+                [part[:n] for part in seen] + [flat(velocity[:n, n - 1 :]), forest[:n], heard],
+                axis=1,
             ),
-            "agent": jnp.concatenate([part[n:] for part in seen] + [forest[n:], flat(velocity[n:, n:])], axis=1),
+            "agent": jnp.concatenate(
+                [part[n:] for part in seen] + [forest[n:], flat(velocity[n:, n:])], axis=1
+            ),
         }
 
     def reward(self, world: World) -> dict[str, Array]:
@@ -81,7 +105,10 @@ class SimpleWorldComm(Particles):
         meals = (to_food < PREY + FOOD).sum(1)
         return {
             "adversary": 5.0 * touch.sum((0, 1)) - 0.1 * gap.min(0),
-            "agent": 2.0 * meals - 0.05 * to_food.min(1) - 5.0 * touch.sum(1) - 2.0 * edge_penalty(preys),
+            "agent": 2.0 * meals
+            - 0.05 * to_food.min(1)
+            - 5.0 * touch.sum(1)
+            - 2.0 * edge_penalty(preys),
         }
 
     def _inside(self, world: World) -> Array:
@@ -91,7 +118,8 @@ class SimpleWorldComm(Particles):
         return length(relative(world.pos, forests)) < sizes + FOREST
 
     def _visible(self, inside: Array) -> Array:
-        """`[N,N-1,1,B]` whom each agent sees: those in its own forest, or in the open while it is there too."""
+        """`[N,N-1,1,B]` whom each agent sees: those in its own forest, or in the open while it is
+        there too."""
         together = (inside[:, None] & others(inside)).any(2)
         hidden = inside.any(1)
         in_the_open = ~hidden[:, None] & ~others(hidden)

@@ -11,7 +11,8 @@ AISLE = 3  # two shelves and the highway beside them
 
 
 class Floor(NamedTuple):
-    """A warehouse without its robots, all in numpy. Shelves are numbered row by row from 1, as their cells are."""
+    """A warehouse without its robots, all in numpy. Shelves are numbered row by row from 1, as
+    their cells are."""
 
     highway: np.ndarray  # [rows,columns] bool: no shelf may stand here
     shelves: np.ndarray  # [S,2] the row and column at which each begins
@@ -20,7 +21,8 @@ class Floor(NamedTuple):
 
 @cache
 def floor(shelf_rows: int, shelf_columns: int, column_height: int) -> Floor:
-    """Blocks of shelves two wide between highways, two goals in the middle of the last row, a free way up from them."""
+    """Blocks of shelves two wide between highways, two goals in the middle of the last row, a free
+    way up from them."""
     rows, columns = (column_height + 1) * shelf_rows + 2, AISLE * shelf_columns + 1
     y, x = np.indices((rows, columns))
     middle = (x == columns // 2 - 1) | (x == columns // 2)

@@ -1,10 +1,11 @@
 """Which robots move when several want to, by the rule of the package `rware`.
 
-The package draws a graph of cells with an arrow from each robot's cell to the one it wants. A robot that stays lets
-nobody in. Two who want to swap block each other, and whoever is behind them. Three or more in a circle all move on, and
-nobody else does. Where a tree of arrows leads to an empty cell, its longest chain moves. Every cell has at most one
-robot, hence one arrow out, so that this comes to: on each cell the robot with the longest queue behind it (endless in a
-circle) goes first, and moves if the cell ahead is empty or is left. Between equal queues the package goes by the order
+The package draws a graph of cells with an arrow from each robot's cell to the one it wants. A robot
+that stays lets nobody in. Two who want to swap block each other, and whoever is behind them. Three
+or more in a circle all move on, and nobody else does. Where a tree of arrows leads to an empty
+cell, its longest chain moves. Every cell has at most one robot, hence one arrow out, so that this
+comes to: on each cell the robot with the longest queue behind it (endless in a circle) goes first,
+and moves if the cell ahead is empty or is left. Between equal queues the package goes by the order
 of a set; here the robot with the lowest number wins.
 """
 
@@ -16,7 +17,8 @@ from jax import Array
 
 
 def movers(here: Array, goal: Array) -> Array:
-    """`[N,B]` who moves, of robots on the cells `here [N,B]` that want to the cells `goal [N,B]`, or stay."""
+    """`[N,B]` who moves, of robots on the cells `here [N,B]` that want to the cells `goal [N,B]`,
+    or stay."""
     rounds = range(here.shape[0] - 1)  # settle the longest chain there can be
     wants = goal != here
     behind = (goal[:, None] == here) & wants[:, None]  # [i,j,B] i wants the cell of j

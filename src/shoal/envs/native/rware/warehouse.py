@@ -1,7 +1,8 @@
 """The robot warehouse: robots bring requested shelves to the goals and put them back somewhere.
 
-The rules are those of the package `rware` 2.0 (Christianos et al. 2020, Papoudakis et al. 2021), and parity with it is
-tested over whole episodes. Robots pass under standing shelves, unless they carry one.
+The rules are those of the package `rware` 2.0 (Christianos et al. 2020, Papoudakis et al. 2021),
+and parity with it is tested over whole episodes. Robots pass under standing shelves, unless they
+carry one.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ FORWARD, LEFT, RIGHT, TOGGLE = range(1, 5)  # 0 is none
 MOVES = 5
 TEAM = "agent"
 WAYS = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])  # up, down, left, right: rows and columns
-SIZES = {"tiny": (1, 3), "small": (2, 3), "medium": (2, 5), "large": (3, 5), "xlarge": (4, 5)}  # rows, columns
+# rows, columns
+SIZES = {"tiny": (1, 3), "small": (2, 3), "medium": (2, 5), "large": (3, 5), "xlarge": (4, 5)}
 REWARDS = {"indiv": "individual", "global": "global", "twostage": "two_stage"}
 OWN = 8  # numbers that a robot is told of itself
 MOST_ROBOTS = 50
@@ -45,16 +47,20 @@ class World(NamedTuple):
     load: Array  # [N,B] int32 the shelf it carries, 0 if none
     brought: Array  # [N,B] bool it has delivered what it carries
     said: Array  # [N,M,B] int32 the bits of its message
-    stands: Array  # [cells,B] int16 the shelf on each cell of the padded board that nobody carries, 0 if none
+    # [cells,B] int16 the shelf on each cell of the padded board that nobody carries, 0 if none
+    stands: Array
     queue: Array  # [Q,B] int32 shelves that are requested
     earned: Array  # [N,B] by the step that led here
     delivered: Array  # [B] int32 shelves so far
-    seen: Array  # [N,K,B] int32 the cells around each robot, packed: made once, where observations would do it per bit
+    # [N,K,B] int32 the cells around each robot, packed: made once, where observations would do it
+    # per bit
+    seen: Array
 
 
 @dataclass(frozen=True)
 class Warehouse(GridGame):
-    """A robot earns 1 for each requested shelf it brings to a goal; another is then requested instead."""
+    """A robot earns 1 for each requested shelf it brings to a goal; another is then requested
+    instead."""
 
     max_cycles: int = 500
     """steps until time runs out"""
@@ -73,13 +79,17 @@ class Warehouse(GridGame):
     msg_bits: int = 0
     """bits that a robot tells those who see it, as a part of its action"""
     reward_type: Literal["individual", "global", "two_stage"] = "individual"
-    """who earns: the robot that delivers; every robot; it, half for the delivery and half for putting the shelf back"""
+    """who earns: the robot that delivers; every robot; it, half for the delivery and half for
+    putting the shelf back"""
     normalised_coordinates: bool = False
     """see one's row and column as numbers up to 1"""
 
     name = "rware"
     example = "tiny-2ag"
-    form = "tiny-2ag (small, medium, large, xlarge, 2x3), then -easy, -hard or -4req; -8h before -2ag, 2s- before all"
+    form = (
+        "tiny-2ag (small, medium, large, xlarge, 2x3), then -easy, -hard or -4req; -8h before"
+        " -2ag, 2s- before all"
+    )
     reads = re.compile(
         rf"(?:(?P<sight>\d+)s-)?(?:(?P<size>{'|'.join(SIZES)})|(?P<rows>\d+)x(?P<columns>\d+))(?:-(?P<height>\d+)h)?"
         rf"-(?P<agents>\d+)ag(?:-(?P<queue>easy|hard)|-(?P<requests>\d+)req)?(?:-(?P<reward>{'|'.join(REWARDS)}))?"
@@ -101,19 +111,30 @@ class Warehouse(GridGame):
         if self.shelf_columns % 2 == 0:
             raise ShoalError(f"shelf_columns must be odd, not {self.shelf_columns}")
         if self.reward_type not in REWARDS.values():
-            raise ShoalError(f"reward_type must be one of {', '.join(REWARDS.values())}, not {self.reward_type!r}")
+            raise ShoalError(
+                f"reward_type must be one of {', '.join(REWARDS.values())}, not"
+                f" {self.reward_type!r}"
+            )
         at_least(1, request_queue_size=self._requests)
         shelves = len(self.floor.shelves)
         if self._requests >= shelves:
             raise ShoalError(
-                f"request_queue_size must be less than the {shelves} shelves there are, not {self._requests}"
+                f"request_queue_size must be less than the {shelves} shelves there are, not"
+                f" {self._requests}"
             )
 
     @classmethod
     def meant(cls, **words: str) -> dict[str, Any]:
-        counts = {"rows": "shelf_rows", "columns": "shelf_columns", "height": "column_height", "agents": "n_agents"}
+        counts = {
+            "rows": "shelf_rows",
+            "columns": "shelf_columns",
+            "height": "column_height",
+            "agents": "n_agents",
+        }
         counts |= {"sight": "sensor_range", "requests": "request_queue_size"}
-        options: dict[str, Any] = {counts[word]: int(told) for word, told in words.items() if word in counts}
+        options: dict[str, Any] = {
+            counts[word]: int(told) for word, told in words.items() if word in counts
+        }
         if "size" in words:
             options["shelf_rows"], options["shelf_columns"] = SIZES[words["size"]]
         if "queue" in words:
@@ -135,9 +156,11 @@ class Warehouse(GridGame):
     def teams(self) -> dict[str, Spec]:
         names = tuple(f"{TEAM}_{i}" for i in range(self.n_agents))
         size = OWN + (7 + self.msg_bits) * (2 * self.sensor_range + 1) ** 2
-        return self.line_up({TEAM: Spec(names, size, size * self.n_agents, Discrete(MOVES * 2**self.msg_bits))})
+        return self.line_up(
+            {TEAM: Spec(names, size, size * self.n_agents, Discrete(MOVES * 2**self.msg_bits))}
+        )
 
-    # -- cells --------------------------------------------------------------------------------------------------------
+    # -- cells -------------------------------------------------------------------------------------
 
     @property
     def _stride(self) -> int:
@@ -153,7 +176,9 @@ class Warehouse(GridGame):
         """`[cells,1]` every shelf at its place."""
         rows = self.floor.highway.shape[0] + 2 * self.sensor_range
         stands = np.zeros((rows * self._stride, 1), np.int16)
-        stands[self._number(self.floor.shelves[..., None])[:, 0], 0] = 1 + np.arange(len(self.floor.shelves))
+        stands[self._number(self.floor.shelves[..., None])[:, 0], 0] = 1 + np.arange(
+            len(self.floor.shelves)
+        )
         return stands
 
     def _on_highway(self, place: Array) -> Array:
@@ -162,9 +187,14 @@ class Warehouse(GridGame):
         row, column = place[:, 0], place[:, 1]
         middle = (column == columns // 2 - 1) | (column == columns // 2)
         queue = middle & (row > rows - (self.column_height + 3))
-        return (column % AISLE == 0) | (row % (self.column_height + 1) == 0) | (row == rows - 1) | queue
+        return (
+            (column % AISLE == 0)
+            | (row % (self.column_height + 1) == 0)
+            | (row == rows - 1)
+            | queue
+        )
 
-    # -- chance -------------------------------------------------------------------------------------------------------
+    # -- chance ------------------------------------------------------------------------------------
 
     def start(self, key: Array, games: int) -> World:
         key_place, key_way, key_queue = jax.random.split(key, 3)
@@ -187,16 +217,21 @@ class Warehouse(GridGame):
 
     def advance(self, key: Array, world: World, actions: dict[str, Array]) -> World:
         world = self.act(world, actions[TEAM])
-        rest = world._replace(stands=jnp.zeros(0))  # deliveries leave the standing shelves alone: they need no copy
-        arrived = jnp.any(jnp.stack([self._arrived(world, goal)[0] > 0 for goal in self.floor.goals]))
+        # deliveries leave the standing shelves alone: they need no copy
+        rest = world._replace(stands=jnp.zeros(0))
+        arrived = jnp.any(
+            jnp.stack([self._arrived(world, goal)[0] > 0 for goal in self.floor.goals])
+        )
         rest = jax.lax.cond(arrived, self._draw, lambda key, rest: rest, key, rest)
         return self.look(rest._replace(stands=world.stands))
 
     def _draw(self, key: Array, world: World) -> World:
         free = len(self.floor.shelves) - self._requests
-        return self.deliver(world, below(key, np.full(len(self.floor.goals), free), world.delivered.shape[0]))
+        return self.deliver(
+            world, below(key, np.full(len(self.floor.goals), free), world.delivered.shape[0])
+        )
 
-    # -- a step -------------------------------------------------------------------------------------------------------
+    # -- a step ------------------------------------------------------------------------------------
 
     def act(self, world: World, action: Array) -> World:
         """The world after everybody's actions `[N,B]`, before anything is delivered."""
@@ -209,7 +244,9 @@ class Warehouse(GridGame):
         toggles = (move == TOGGLE) & ((world.load == 0) | ~self._on_highway(world.place))
         lowers = toggles & (world.load > 0)
         said = action[:, None] >> np.arange(self.msg_bits)[::-1, None] & 1
-        returned = lowers & world.brought if self.reward_type == "two_stage" else jnp.zeros_like(lowers)
+        returned = (
+            lowers & world.brought if self.reward_type == "two_stage" else jnp.zeros_like(lowers)
+        )
         return world._replace(
             place=jnp.where(goes[:, None], goal, world.place),
             way=_turned(world.way, move),
@@ -221,7 +258,8 @@ class Warehouse(GridGame):
         )
 
     def deliver(self, world: World, nth: Array) -> World:
-        """The world after what is at the goals is delivered; `nth [G,B]` of the other shelves is requested instead."""
+        """The world after what is at the goals is delivered; `nth [G,B]` of the other shelves is
+        requested instead."""
         for goal, draw in zip(self.floor.goals, nth, strict=True):
             shelf, carrier = self._arrived(world, goal)
             done = shelf > 0
@@ -238,7 +276,9 @@ class Warehouse(GridGame):
     def _arrived(self, world: World, goal: np.ndarray) -> tuple[Array, Array]:
         """`[B]` the requested shelf that is at a goal, 0 if none is, and `[N,B]` who is there."""
         there = (world.place[:, 0] == goal[0]) & (world.place[:, 1] == goal[1])
-        shelf = reduce(jnp.add, (jnp.where(there[i], world.load[i], 0) for i in range(self.n_agents)))
+        shelf = reduce(
+            jnp.add, (jnp.where(there[i], world.load[i], 0) for i in range(self.n_agents))
+        )
         return jnp.where(either(shelf == wanted for wanted in world.queue), shelf, 0), there
 
     def _goal(self, world: World, move: Array) -> Array:
@@ -255,13 +295,14 @@ class Warehouse(GridGame):
         """`deliveries`: requested shelves that were brought to a goal."""
         return {"deliveries": world.delivered.astype(jnp.float32)}
 
-    # -- what is seen -------------------------------------------------------------------------------------------------
+    # -- what is seen ------------------------------------------------------------------------------
 
     def observe(self, world: World) -> dict[str, Array]:
         return {TEAM: jnp.moveaxis(self._outward(world, world.place.shape[-1])[TEAM], 0, -1)}
 
     def _outward(self, world: World, games: int) -> dict[str, Array]:
-        """Observations `[B,N,F]`. Flags travel as the bits of one number per cell: moving them one by one is slow."""
+        """Observations `[B,N,F]`. Flags travel as the bits of one number per cell: moving them one
+        by one is slow."""
         place = world.place[:, ::-1].astype(jnp.float32)  # column and row
         if self.normalised_coordinates:
             place /= np.array(self.floor.highway.shape, np.float32)[::-1, None] - 1
@@ -271,14 +312,18 @@ class Warehouse(GridGame):
         return {TEAM: jnp.concatenate([place, _bits(own, OWN - 2), cells], axis=-1)}
 
     def look(self, world: World) -> World:
-        """The world with what its robots see: who and which shelf is on each of the `K` cells around them."""
+        """The world with what its robots see: who and which shelf is on each of the `K` cells
+        around them."""
         reach = np.arange(-self.sensor_range, self.sensor_range + 1)
         window = (reach[:, None] * self._stride + reach).reshape(-1, 1)
         here = self._number(world.place)
         cells = here[:, None] + window
         said = reduce(jnp.add, (world.said[:, bit] << bit for bit in range(self.msg_bits)), 0)
-        code = 1 + world.way + 4 * said + (world.load << (2 + self.msg_bits))  # of a robot, in one number
-        found = reduce(jnp.add, (jnp.where(cells == here[i], code[i], 0) for i in range(self.n_agents)))
+        # of a robot, in one number
+        code = 1 + world.way + 4 * said + (world.load << (2 + self.msg_bits))
+        found = reduce(
+            jnp.add, (jnp.where(cells == here[i], code[i], 0) for i in range(self.n_agents))
+        )
         robot, code = found > 0, jnp.maximum(found - 1, 0)
         words = [code >> (2 + bit) & 1 for bit in range(self.msg_bits)]
         standing = _look_up(world.stands, cells.reshape(-1, cells.shape[-1])).reshape(cells.shape)
@@ -286,10 +331,11 @@ class Warehouse(GridGame):
         wanted = either(shelf == one for one in world.queue)
         return world._replace(seen=_packed([robot, *_facing(code & 3), *words, shelf > 0, wanted]))
 
-    # -- a picture ----------------------------------------------------------------------------------------------------
+    # -- a picture ---------------------------------------------------------------------------------
 
     def scene(self, world: World, actions: dict[str, np.ndarray]) -> Scene:
-        """Requested shelves are coloured; a robot's stroke shows where it faces, a frame around it what it carries."""
+        """Requested shelves are coloured; a robot's stroke shows where it faces, a frame around it
+        what it carries."""
         rows, columns = self.floor.highway.shape
         low, high = (-0.3, -0.3), (columns + 0.3, rows + 0.8)
         field: list = [Patch((0, 0), (columns, rows), "field"), *cell_lines(rows, columns)]
@@ -299,11 +345,19 @@ class Warehouse(GridGame):
             shelf = world.stands[self._number(cell[:, None])[0]]
             wanted = shelf > 0 and shelf in world.queue
             tone, alpha = ("food", 1.0) if wanted else ("landmark", 0.75)
-            field.append(self._square(cell, 0.42, tone, alpha) if shelf else self._square(cell, 0.42, "faint", 0.5))
+            field.append(
+                self._square(cell, 0.42, tone, alpha)
+                if shelf
+                else self._square(cell, 0.42, "faint", 0.5)
+            )
         robots = []
-        for i, (place, way, load) in enumerate(zip(world.place, world.way, world.load, strict=True)):
+        for i, (place, way, load) in enumerate(
+            zip(world.place, world.way, world.load, strict=True)
+        ):
             if load:
-                field.append(self._square(place, 0.46, "food" if load in world.queue else "landmark", 1.0))
+                field.append(
+                    self._square(place, 0.46, "food" if load in world.queue else "landmark", 1.0)
+                )
             x, y = self._middle(place)
             down, right = WAYS[way]
             field.append(Line([(x, y), (x + 0.5 * right, y - 0.5 * down)], "ink", 3.5))
@@ -326,7 +380,8 @@ def _look_up(stands: Array, cells: Array) -> Array:
 
 
 def _put(stands: Array, cells: Array, shelves: Array) -> Array:
-    """The shelves `[N,B]` put onto the cells `[N,B]`, which all differ; one beyond the last is nowhere."""
+    """The shelves `[N,B]` put onto the cells `[N,B]`, which all differ; one beyond the last is
+    nowhere."""
     games = np.arange(stands.shape[1])
     return stands.at[cells, games].set(shelves.astype(stands.dtype), mode="drop")
 
