@@ -107,7 +107,8 @@ def time_training(name: str, devices: int, seconds: float) -> dict:
     from shoal.envs import make
 
     algorithm, options, games, window, *_ = TRAINING[name]
-    env, kind = make("mpe/simple_spread"), find(algorithm)
+    env = make("mpe/simple_spread")
+    kind = find(algorithm)
     team = {"agent": kind(kind.Config(**options), env.teams["agent"])}
     began = time.perf_counter()
     loop = Loop(env, team, games, window, 10_000_000, devices)
@@ -118,9 +119,11 @@ def time_training(name: str, devices: int, seconds: float) -> dict:
     if seconds:
         # a replay has nothing to learn from in its first iteration
         state, _ = jax.block_until_ready(program(state))
-    rates, end = [], time.perf_counter() + seconds
+    rates = []
+    end = time.perf_counter() + seconds
     while time.perf_counter() < end:
-        before, began = int(state.steps), time.perf_counter()
+        before = int(state.steps)
+        began = time.perf_counter()
         state, _ = jax.block_until_ready(program(state))
         rates.append((int(state.steps) - before) / (time.perf_counter() - began))
     memory = {"memory_mib": sum(loop.sizes().values()) / 2**20}
@@ -139,7 +142,8 @@ def time_host(name: str, cores: int, seconds: float) -> dict:
 
     env_id, options, games, window = HOST[name]
     raw = raw_rate(env_id.removeprefix("pz:"), options, cores, seconds)
-    env, kind = make(env_id, **options), find("ppo")
+    env = make(env_id, **options)
+    kind = find("ppo")
     began = time.perf_counter()
     team = {"agent": kind(kind.Config(), env.teams["agent"])}
     loop = HostLoop(env, team, games, window, 10_000_000, cores, cores)
@@ -147,9 +151,11 @@ def time_host(name: str, cores: int, seconds: float) -> dict:
         state = loop.init(0)
         program = loop.compile(state, 1)
         compiled = time.perf_counter() - began
-        rates, end = [], time.perf_counter() + seconds
+        rates = []
+        end = time.perf_counter() + seconds
         while time.perf_counter() < end:
-            before, began = int(state.steps), time.perf_counter()
+            before = int(state.steps)
+            began = time.perf_counter()
             state, _ = jax.block_until_ready(program(state))
             rates.append((int(state.steps) - before) / (time.perf_counter() - began))
     # before and after
@@ -178,7 +184,8 @@ def play_raw(module: str, options: dict, seconds: float, core: int) -> None:
     env = importlib.import_module(module).parallel_env(**options)
     spaces = {agent: env.action_space(agent) for agent in env.possible_agents}
     env.reset(seed=core)
-    steps, began = 0, time.perf_counter()
+    steps = 0
+    began = time.perf_counter()
     while time.perf_counter() < began + seconds:
         env.step({agent: spaces[agent].sample() for agent in env.agents})
         steps += 1
@@ -202,7 +209,8 @@ def time_games(name: str, devices: int, seconds: float) -> dict:
 
     from shoal.envs import make
 
-    games, steps = GAMES[name], 2_000
+    games = GAMES[name]
+    steps = 2_000
     env = make("mpe/simple_spread")
     opening = jax.jit(env.reset, static_argnums=1)(jax.random.key(0), games)
     actions = jax.random.randint(jax.random.key(1), (steps, games, 3), 0, 5)
@@ -220,7 +228,8 @@ def time_games(name: str, devices: int, seconds: float) -> dict:
         .compile()
     )
     compiled = time.perf_counter() - began
-    rates, end = [], time.perf_counter() + seconds
+    rates = []
+    end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         began = time.perf_counter()
         jax.block_until_ready(program(opening))

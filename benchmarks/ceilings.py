@@ -18,7 +18,8 @@ import numpy as np
 
 from shoal.envs import make
 
-GAMES, STEPS = 4096, 25
+GAMES = 4096
+STEPS = 25
 
 
 def steer(pos: np.ndarray, vel: np.ndarray, target: np.ndarray, brake: float) -> np.ndarray:
@@ -33,7 +34,9 @@ def play(env_id: str, targets, agents: slice, idle: int, brake: float) -> float:
     """Mean return of one agent when `agents` steer, after `idle` steps of standing still."""
     env = make(env_id)
     state, _ = jax.jit(env.reset, static_argnums=1)(jax.random.key(0), GAMES)
-    step, target, earned = jax.jit(env.step), targets(state.world), 0.0
+    step = jax.jit(env.step)
+    target = targets(state.world)
+    earned = 0.0
     for t in range(STEPS):
         moves = np.zeros((env.teams["agent"].n, GAMES), np.int32)
         if t >= idle:
@@ -47,7 +50,8 @@ def play(env_id: str, targets, agents: slice, idle: int, brake: float) -> float:
 
 def cheapest(world) -> np.ndarray:
     """`[N,2,B]` landmarks so assigned to agents that the distances add up to least."""
-    pos, fixed = np.array(world.pos), np.array(world.fixed)
+    pos = np.array(world.pos)
+    fixed = np.array(world.fixed)
     orders = np.array(list(permutations(range(len(fixed)))))
     costs = [np.linalg.norm(pos - fixed[order], axis=1).sum(0) for order in orders]
     best = orders[np.argmin(costs, axis=0)]
@@ -56,7 +60,8 @@ def cheapest(world) -> np.ndarray:
 
 def meant(world) -> np.ndarray:
     """`[1,2,B]` the landmark the speaker means."""
-    fixed, goal = np.array(world.fixed), np.array(world.goal)[0]
+    fixed = np.array(world.fixed)
+    goal = np.array(world.goal)[0]
     return fixed[goal, :, np.arange(len(goal))].T[None]
 
 

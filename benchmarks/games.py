@@ -30,7 +30,9 @@ IDS = (
     "rware/tiny-4ag",
     "rware/small-4ag",
 )
-ROUNDS, SECONDS, STEPS = 5, 3.0, 100
+ROUNDS = 5
+SECONDS = 3.0
+STEPS = 100
 RESULTS = Path(__file__).parent / "results" / "games.json"
 
 
@@ -59,7 +61,8 @@ def native(env_id: str, games: int) -> Callable[[], float]:
 
     def play() -> float:
         nonlocal now
-        rounds, began = 0, time.perf_counter()
+        rounds = 0
+        began = time.perf_counter()
         while time.perf_counter() < began + SECONDS:
             now = jax.block_until_ready(program(now))
             rounds += 1
@@ -85,7 +88,8 @@ def package(env_id: str) -> Callable[[], float]:
     acts = [env.action_space.sample() for _ in range(1000)]
 
     def play() -> float:
-        steps, began = 0, time.perf_counter()
+        steps = 0
+        began = time.perf_counter()
         while time.perf_counter() < began + SECONDS:
             over = env.step(acts[steps % len(acts)])[2]
             steps += 1

@@ -116,7 +116,9 @@ def under_way(run: Path) -> set[tuple[str, int]]:
 
 def struck(process: subprocess.Popen, run: Path, moment: MatchStep) -> Kill | None:
     """Kill it then; None if it ended before."""
-    left, had = under_way(run), newest(run)  # what the one before it left
+    # what the one before it left
+    left = under_way(run)
+    had = newest(run)
     signs = {
         "starts": lambda: True,
         "saves": lambda: had < newest(run) > 0,
@@ -141,7 +143,8 @@ def begun(words: str, run: Path, home: Path) -> subprocess.Popen:
 
 def tormented(words: str, run: Path, home: Path, seed: int) -> list[Kill]:
     """A run killed PER_RUN times, or until it ends, and then left to end."""
-    rng, kills = random.Random(seed), []
+    rng = random.Random(seed)
+    kills = []
     process = begun(words, run, home)
     while len(kills) < PER_RUN and process.poll() is None:
         once, longest = MOMENTS[len(kills) % len(MOMENTS)]
@@ -194,7 +197,8 @@ def content(run: Path) -> dict[str, Any]:
 
 def differences(run: Path, whole: Path) -> list[str]:
     """Names of what is not the same."""
-    ours, theirs = content(run), content(whole)
+    ours = content(run)
+    theirs = content(whole)
     return sorted(
         name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)
     )
@@ -231,7 +235,8 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--at-once", type=int, default=2)
     asked = parser.parse_args()
-    start, quota = time.monotonic(), -(-asked.kills // len(RUNS))
+    start = time.monotonic()
+    quota = -(-asked.kills // len(RUNS))
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(asked.at_once) as pool:
         homes = {name: Path(folder) / f"{i}" for i, name in enumerate(RUNS)}

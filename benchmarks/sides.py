@@ -101,7 +101,8 @@ def scores(player: Any, task: Task) -> dict[str, dict[str, dict[str, float]]]:
     told = {}
     for label, others in task.matches.items():
         played = player.against(others).evaluate(task.episodes, True, GAMES_SEED)
-        shares, returns = outcomes(played), played.score()
+        shares = outcomes(played)
+        returns = played.score()
         told[label] = {team: {"return": returns[team], **shares[team]} for team in returns}
         if task.counts:
             left = survivors(player)

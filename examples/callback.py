@@ -9,7 +9,8 @@ class GoodEnough(shoal.Callback):
     """Stops when a team's mean return reaches a level."""
 
     def __init__(self, team: str, level: float):
-        self.team, self.level = team, level
+        self.team = team
+        self.level = level
 
     def on_evaluation(self, run, played):
         score = played.score()[self.team]

@@ -16,7 +16,8 @@ class Meet(ParallelEnv):
     metadata = {"name": "meet"}
 
     def __init__(self, size: int = 9, limit: int = 20):
-        self.size, self.limit = size, limit
+        self.size = size
+        self.limit = limit
         self.possible_agents = ["walker_0", "walker_1"]
 
     def observation_space(self, agent: str) -> Box:
@@ -27,7 +28,8 @@ class Meet(ParallelEnv):
 
     def reset(self, seed=None, options=None):
         self.places = np.random.default_rng(seed).integers(0, self.size, 2)
-        self.agents, self.steps = list(self.possible_agents), 0
+        self.agents = list(self.possible_agents)
+        self.steps = 0
         return self._observations(), {agent: {} for agent in self.agents}
 
     def step(self, actions):

@@ -58,7 +58,8 @@ def read_bytes(path: Path) -> bytes:
 
 def _depth(content: Any) -> int:
     """How many tables and lists lie inside each other, as far as that matters."""
-    depth, level = 0, [content]
+    depth = 0
+    level = [content]
     while level and depth <= DEEPEST:
         inner = (
             one.values() if isinstance(one, dict) else one

@@ -30,7 +30,8 @@ class Algorithm:
                 f" {type(spec.action).__name__}:"
                 " choose another algorithm or other actions"
             )
-        self.config, self.spec = config, spec
+        self.config = config
+        self.spec = spec
 
     def join(self, team: str, everybody: dict[str, Algorithm], games: int, origin: Any) -> None:
         """Take a team's place in a run of so many games, knowing who else plays; `origin` as in the

@@ -133,7 +133,8 @@ class COMA(OnPolicy):
 
     def study(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> Learner:
         """Several passes, so that the advantages the actor is given mean something."""
-        epochs, minibatches = self.config.critic_epochs, self.config.critic_minibatches
+        epochs = self.config.critic_epochs
+        minibatches = self.config.critic_minibatches
         alone = self.critic_alone, ("critic",)
         return self.passes(*alone, learner, batch, key, clock, epochs, minibatches)[0]
 

@@ -128,11 +128,9 @@ class DDPG(Pathwise):
         self, params: dict, learner: Learner, batch: Batch, key: Array
     ) -> tuple[Array, tuple[Metrics, Array]]:
         """−Q of one's own action, the others' as they were."""
-        scene, actor, weight = (
-            self.now(batch, batch.window.rivals),
-            params["actor"],
-            batch.actor_weight,
-        )
+        scene = self.now(batch, batch.window.rivals)
+        actor = params["actor"]
+        weight = batch.actor_weight
         policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))
         own = policy.relaxed(key, self.config.temperature)
         q = self.q(learner.params["critic"][:1], self.with_own_actions(scene, own))[0][..., 0]
@@ -145,7 +143,8 @@ class DDPG(Pathwise):
 
     def saturation(self, policy: Any) -> Array:
         """`[T,B,N]` mean square of the logits, over legal actions only, or of what is squashed."""
-        out, used = policy.raw, policy.legal
+        out = policy.raw
+        used = policy.legal
         return (out**2 * used).sum(-1) / jnp.maximum(used.sum(-1), 1)
 
 

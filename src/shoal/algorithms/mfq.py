@@ -76,7 +76,8 @@ class MFQ(Value):
     ) -> tuple[Array, tuple[Metrics, Array]]:
         """Squared errors about r + γ Σ π(a) Q(a), both the target's; π of the last temperature
         unless told."""
-        c, legal = self.config, batch.window.view.legal
+        c = self.config
+        legal = batch.window.view.legal
         online, follower, _ = self.unrolled(params, learner, batch)
         weighing = online if c.double else follower
         policy = boltzmann(

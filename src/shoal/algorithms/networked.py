@@ -132,8 +132,11 @@ class Networked(Algorithm):
     ) -> Any:
         """A torso for what `part` sees and `more` numbers behind it; the kind and owners the
         config's, unless told."""
-        c, sees, owner = self.config, self.sees[part], owner or self.owner
-        ins, eye = width(sees, self.spec) + more, None
+        c = self.config
+        sees = self.sees[part]
+        owner = owner or self.owner
+        ins = width(sees, self.spec) + more
+        eye = None
         if self.spec.pixels and OBS in sees:
             eye = ConvEncoder(rng, owner, self.spec.pixels, convolutions(c.channels), c.activation)
             ins += eye.size - self.spec.obs

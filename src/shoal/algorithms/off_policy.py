@@ -104,13 +104,15 @@ class OffPolicy(Networked):
 
     @classmethod
     def suited(cls, config: OffPolicyConfig, share: Share) -> list[Fit]:
-        c, fits = config, []
+        c = config
+        fits = []
         if c.batch % share.devices:
             batch = -(-c.batch // share.devices) * share.devices
             fits.append(Fit("batch", batch, f"{share.devices} devices"))
         if c.warmup >= share.steps:
             fits.append(Fit("warmup", share.steps // 10, f"{share.steps:,} steps"))
-        games, least = share.games * share.devices, c.length + 2
+        games = share.games * share.devices
+        least = c.length + 2
         if cls._slots(c, share) < least:
             fits.append(
                 Fit("capacity", games * least, f"windows of {c.length} steps of {games:,} games")
@@ -173,7 +175,8 @@ class OffPolicy(Networked):
 
     def memory(self, learner: Learner, share: Share) -> Replay:
         state = self.sees_state and not self.spec.joined
-        slots, ranked = self._slots(self.config, share), self.config.priority > 0
+        slots = self._slots(self.config, share)
+        ranked = self.config.priority > 0
         return empty(self.spec, share.games, slots, state, self.sees_rivals, ranked)
 
     def remember(self, memory: Replay, window: Window) -> Replay:
@@ -223,7 +226,8 @@ class OffPolicy(Networked):
 
     def batch(self, drawn: Drawn) -> Batch:
         """Windows with all that is learnt from."""
-        c, window = self.config, drawn.window
+        c = self.config
+        window = drawn.window
         if self.sees_state and self.spec.joined:
             state = window.view.obs.reshape(*window.view.first.shape, -1)
             window = window._replace(view=window.view._replace(state=state))
@@ -245,8 +249,10 @@ class OffPolicy(Networked):
     def targets(self, batch: Batch, values: Array) -> Array:
         """`[T,B,…]` what is regressed to, from values `[T+1,B,N or 1]` of the instants."""
         # one row: the pooled reward is the same for all agents
-        c, rows = self.config, values.shape[-1]
-        reward, discount = batch.reward[..., :rows], batch.discount[..., :rows]
+        c = self.config
+        rows = values.shape[-1]
+        reward = batch.reward[..., :rows]
+        discount = batch.discount[..., :rows]
         if self.spec.leaves:
             reward, discount = settle(reward, discount, values, left(batch.window.view, c.reward))
         parts = reward, discount, values, batch.window.valid, c.gamma

@@ -132,7 +132,8 @@ class OnPolicy(Networked):
 
     def __init__(self, config: OnPolicyConfig, spec: Spec):
         super().__init__(config, spec)
-        own, central = config.reward == "own", STATE in self.critic_sees
+        own = config.reward == "own"
+        central = STATE in self.critic_sees
         # one state, but a value for each, whatever the actor is shown
         needed = self.alike and own and central
         # else one for the team
@@ -210,7 +211,8 @@ class OnPolicy(Networked):
             learner.params["actor"], self.scene(view, carry), carry.hidden, clock
         )
         raw = dist.mode() if greedy else dist.sample(key)
-        log_prob, action = dist.log_prob(raw)[0], dist.action(raw)[0]
+        log_prob = dist.log_prob(raw)[0]
+        action = dist.action(raw)[0]
         return Decision(action, self.next_carry(hidden, action, carry), Record(raw[0], log_prob))
 
     def policy(
@@ -278,14 +280,17 @@ class OnPolicy(Networked):
         self, learner: Learner, memory: Rollout, key: Array, clock: Clock
     ) -> tuple[Learner, Batch, Array]:
         """Targets and advantages of the whole window, before any update."""
-        window, c = memory.window, self.config
+        window = memory.window
+        c = self.config
         reward, discount = pool(window.reward, window.discount, c.reward)
         scene, end = self._scenes(window)
         values, carry = self.regress(learner, scene, end, memory, key, clock)
         if self.spec.leaves:
             reward, discount = settle(reward, discount, values, left(window.view, c.reward))
         adv = advantages(reward, discount, values, window.valid, c.gamma, c.lam)
-        target, value, weight = adv + values[:-1], self.unit(learner, values[:-1]), window.weight
+        target = adv + values[:-1]
+        value = self.unit(learner, values[:-1])
+        weight = window.weight
         critic_weight = learning_weight(window, c.reward)
         if c.normalise_value:
             learner = learner._replace(scale=learner.scale.update(target, shares(critic_weight)))
@@ -311,7 +316,8 @@ class OnPolicy(Networked):
         self, learner: Learner, scene: Scene, end: Scene, memory: Rollout, key: Array, clock: Clock
     ) -> tuple[Array, Array]:
         """Values `[T+1,B,N]` that returns bootstrap from, and the critic's carry at instant T."""
-        actor, critic = learner.params["actor"], learner.params["critic"]
+        actor = learner.params["actor"]
+        critic = learner.params["critic"]
         _, features, hidden = self.policy(actor, scene, memory.window.carry.hidden, clock)
         before, carry = self.critic(critic, scene, memory.carry, features)
         _, features, _ = self.policy(actor, end, hidden, clock)

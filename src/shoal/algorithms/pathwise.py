@@ -92,7 +92,8 @@ class Pathwise(OffPolicy):
                 f" or take ma{self.name}"
             )
         self.critic_owner = owners(config.critic_sharing or config.sharing, spec)
-        pooled, alike = config.reward != "own", len(set(self.critic_owner)) == 1
+        pooled = config.reward != "own"
+        alike = len(set(self.critic_owner)) == 1
         # one value serves all agents
         self.team_critic = self.central and pooled and alike and self.outs == 1
         told_apart = (
@@ -131,14 +132,17 @@ class Pathwise(OffPolicy):
 
     def critic(self, rng: Rng) -> Critic:
         """A central critic sees the state and need not remember."""
-        c, owner, acted = self.config, self.critic_owner, width(self.sees["action"], self.spec)
+        c = self.config
+        owner = self.critic_owner
+        acted = width(self.sees["action"], self.spec)
         if self.recurrent and not self.central:
             memory = self.torso(rng, "critic", owner=owner)
             torso = Mlp(
                 rng, owner, c.hidden + acted, c.hidden, c.layers, Style(c.activation, c.layer_norm)
             )
         else:
-            memory, torso = None, self.torso(rng, "critic", "mlp", owner, acted)
+            memory = None
+            torso = self.torso(rng, "critic", "mlp", owner, acted)
         return Critic(memory, torso, Dense(rng, owner, c.hidden, self.outs, gain=1.0))
 
     def rate(self, part: str) -> float:

@@ -52,10 +52,8 @@ class PPO(OnPolicy):
         clip = self.config.clip_value
         if not clip:
             return super().critic_loss(value, learner, batch)
-        target, near = (
-            self.unit(learner, batch.target),
-            batch.value + jnp.clip(value - batch.value, -clip, clip),
-        )
+        target = self.unit(learner, batch.target)
+        near = batch.value + jnp.clip(value - batch.value, -clip, clip)
         return (
             0.5 * jnp.maximum((value - target) ** 2, (near - target) ** 2) * batch.critic_weight
         ).sum()

@@ -38,7 +38,8 @@ class QPLEX(QMIX):
     Config = QPLEXConfig
 
     def mixer(self, rng: Rng) -> dict[str, Any]:
-        c, spec = self.config, self.spec
+        c = self.config
+        spec = self.spec
         return {"mixer": Duplex(rng, spec.n, spec.state, spec.action.size, c.heads, c.hyper)}
 
     def joint(self, params: dict, utilities: Array, action: Array, view: View) -> Array:

@@ -46,7 +46,9 @@ class QTRAN(Value):
     mixer_sees = (STATE,)
 
     def mixer(self, rng: Rng) -> dict[str, Any]:
-        size, state, hyper = self.spec.n * self.spec.action.size, self.spec.state, self.config.hyper
+        size = self.spec.n * self.spec.action.size
+        state = self.spec.state
+        hyper = self.config.hyper
         return {
             "joint": Hyper(rng, state + size, 1, hyper, hyper),
             "value": Hyper(rng, state, 1, hyper, hyper),
@@ -60,7 +62,8 @@ class QTRAN(Value):
         self, params: dict, learner: Learner, batch: Batch
     ) -> tuple[Array, tuple[Metrics, Array]]:
         online, follower, ahead = self.unrolled(params, learner, batch)
-        view, action = batch.scene.view, batch.window.action
+        view = batch.scene.view
+        action = batch.window.action
         now = jax.tree.map(lambda x: x[:-1], view)
         target = self.targets(batch, self.joint(learner.target, follower, ahead, view))
         q = self.joint(params, online, action, now)
@@ -76,6 +79,7 @@ class QTRAN(Value):
             for a in (top, action)
         ]
         weight = self.weight(batch) * batch.importance[:, None]
-        opt, nopt = (gaps[0] ** 2 * weight).sum(), (jnp.minimum(gaps[1], 0.0) ** 2 * weight).sum()
+        opt = (gaps[0] ** 2 * weight).sum()
+        nopt = (jnp.minimum(gaps[1], 0.0) ** 2 * weight).sum()
         metrics |= {"opt_loss": opt, "nopt_loss": nopt}
         return loss + self.config.opt * opt + self.config.nopt * nopt, (metrics, wrong)

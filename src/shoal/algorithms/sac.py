@@ -130,33 +130,28 @@ class SAC(Pathwise):
         self, params: dict, learner: Learner, batch: Batch, key: Array
     ) -> tuple[Array, tuple[Metrics, Array]]:
         """α·log π − min Q, and of the temperature log α·(entropy − the one aimed at)."""
-        scene, actor, weight = (
-            self.now(batch, batch.window.rivals),
-            params["actor"],
-            batch.actor_weight,
-        )
+        scene = self.now(batch, batch.window.rivals)
+        actor = params["actor"]
+        weight = batch.actor_weight
         policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))
         alpha = jnp.exp(jax.lax.stop_gradient(params["alpha"]))
         critics = learner.params["critic"]
         if self.discrete:
             q = jnp.stack(self.q(critics, scene)).min(0)
             loss = (jnp.exp(policy.log_probs) * (alpha * policy.log_probs - q)).sum(-1)
-            entropy, aim = (
-                policy.entropy(),
-                self.config.entropy * jnp.log(scene.view.legal.sum(-1).clip(1)),
-            )
+            entropy = policy.entropy()
+            aim = self.config.entropy * jnp.log(scene.view.legal.sum(-1).clip(1))
         else:
             raw = policy.sample(key)
             q = jnp.stack(
                 self.q(critics, self.with_own_actions(scene, self.unit(policy, raw)))
             ).min(0)[..., 0]
             log_prob = policy.log_prob(raw)
-            loss, entropy = alpha * log_prob - q, -log_prob
+            loss = alpha * log_prob - q
+            entropy = -log_prob
             aim = self.config.entropy_per_dimension * policy.used.sum(-1)
-        actor_loss, gap = (
-            (loss * weight).sum(),
-            (jax.lax.stop_gradient(entropy - aim) * weight).sum(),
-        )
+        actor_loss = (loss * weight).sum()
+        gap = (jax.lax.stop_gradient(entropy - aim) * weight).sum()
         metrics = {
             "actor_loss": actor_loss,
             "entropy": (entropy * weight).sum(),

@@ -64,7 +64,8 @@ class VDAC(A2C):
             self.sees["mixer"] = (STATE,)
 
     def init_critic(self, rng: Rng) -> Mixed:
-        c, spec = self.config, self.spec
+        c = self.config
+        spec = self.spec
         local = super().init_critic(rng)
         return Mixed(
             local,

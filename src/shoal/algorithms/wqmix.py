@@ -57,16 +57,15 @@ class Weighted(QMIX):
         self, params: dict, learner: Learner, batch: Batch
     ) -> tuple[Array, tuple[Metrics, Array]]:
         online, _, ahead = self.unrolled(params, learner, batch)
-        view, action = batch.scene.view, batch.window.action
+        view = batch.scene.view
+        action = batch.window.action
         now = jax.tree.map(lambda x: x[:-1], view)
         inner = self.central(params, batch)[:-1]
         target = self.targets(
             batch, self.star(learner.target, self.central(learner.target, batch), ahead, view)
         )
-        star, q = (
-            self.star(params, inner, action, now),
-            self.joint(params, online[:-1], action, now),
-        )
+        star = self.star(params, inner, action, now)
+        q = self.joint(params, online[:-1], action, now)
         top = jnp.where(now.alive, best(online[:-1], now.legal), action)
         lighter = self.lighter(q, target, action, top, self.star(params, inner, top, now))
         loss, (metrics, wrong) = self.regression(

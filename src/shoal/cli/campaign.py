@@ -75,7 +75,9 @@ def _side_by_side(plan: Plan) -> int:
 def _own(args: list[str]) -> tuple[Campaign, list[str], list[str]]:
     """The campaign's own options, the names before all options, and the options of its runs."""
     known = dict(flags(Campaign, Campaign()))
-    own, rest, words = [], [], list(args)
+    own = []
+    rest = []
+    words = list(args)
     names = []
     while words and not words[0].startswith("-"):
         names.append(words.pop(0))

@@ -156,7 +156,8 @@ def sides(teams: dict[str, Spec]) -> list[str]:
 
 def options(cls: type, prefix: str = "", given: Any = None) -> list[tuple[str, str, str]]:
     """Flag, default (or what is `given`) and meaning of every field of a dataclass."""
-    words, hints = meanings(cls), get_type_hints(cls)
+    words = meanings(cls)
+    hints = get_type_hints(cls)
     rows = []
     for field in dataclasses.fields(cls):
         choice = (

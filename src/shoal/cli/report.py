@@ -51,7 +51,8 @@ def _matches(patterns: str, *names: str) -> bool:
 
 def report(args: list[str], trust: Trusting) -> int:
     """The same report from any finished runs."""
-    folders, words = [], list(args)
+    folders = []
+    words = list(args)
     while words and not words[0].startswith("-"):
         folders.append(Path(words.pop(0)))
     how = parse(Report, Report(), words, "shoal report <folder> …", TITLE)

@@ -87,10 +87,12 @@ def command(args: list[str], trust: Trusting) -> int:
     options, args = env_options(args) if len(words) == 2 else ({}, args)
     how, others = evaluation(Watching(), args, "shoal watch <run>", TITLE)
     if len(words) == 2:
-        player, place = _untrained(words[0], words[1], options), Path(re.sub(r"\W+", "-", words[1]))
+        player = _untrained(words[0], words[1], options)
+        place = Path(re.sub(r"\W+", "-", words[1]))
     else:
         run = Path(words[0])
-        player, place = load(run, best=how.best, trust=trust.files.everything), _place(run, how)
+        player = load(run, best=how.best, trust=trust.files.everything)
+        place = _place(run, how)
     player = player.against(others)
     path = (
         Path(how.out)

@@ -55,7 +55,8 @@ def assemble(
                 f" options begin with --"
             )
         raise ShoalError(f"say what to train on what: {BARE}")
-    env, default = ids[-1], ids[0] if len(ids) == 2 else None
+    env = ids[-1]
+    default = ids[0] if len(ids) == 2 else None
     words.check(env, env_options(args)[0])
     for name in [*teams.values(), *ids[:-1]]:
         algorithms.parse_algorithm(name)
@@ -214,7 +215,9 @@ def _env(
 
 def env_options(args: list[str]) -> tuple[dict[str, Any], list[str]]:
     """What stands after every `--env.option`, and the other arguments."""
-    options, rest, words = {}, [], list(args)
+    options = {}
+    rest = []
+    words = list(args)
     while words:
         word = words.pop(0)
         if not word.startswith("--env."):
@@ -222,7 +225,8 @@ def env_options(args: list[str]) -> tuple[dict[str, Any], list[str]]:
             continue
         name, equals, value = word.removeprefix("--env.").partition("=")
         if not equals and words and not words[0].startswith("--"):
-            equals, value = "=", words.pop(0)
+            equals = "="
+            value = words.pop(0)
         if not equals:
             name, value = name.removeprefix("no-"), "false" if name.startswith("no-") else "true"
         options[name.replace("-", "_")] = _plain(value)
@@ -286,7 +290,9 @@ def _is_algorithm(word: str) -> bool:
 
 def _split(args: list[str]) -> tuple[list[str], dict[str, str], list[str], bool]:
     """Words that stand alone, teams, everything else, and whether a preset may be used."""
-    alone, rest, teams = [], [], {}
+    alone = []
+    rest = []
+    teams = {}
     switches = _switches()
     words = [word for word in args if word != NO_PRESET]
     while words:

@@ -193,7 +193,8 @@ class Config:
         """The same, to act by: no environment is opened, so who plays must be said there.
 
         Only games that are compiled were once saved without that."""
-        env, teams = entry(plain, "env", str), entry(plain, "teams", dict)
+        env = entry(plain, "env", str)
+        teams = entry(plain, "teams", dict)
         outside = env not in envs.GAMES and env.partition(":")[0] not in COMPILED
         if outside and not all(isinstance(one, dict) and "spec" in one for one in teams.values()):
             raise ShoalError(
@@ -211,7 +212,8 @@ class Config:
         }
         origins = {team: one["origin"] for team, one in sides.items() if "origin" in one}
         told = {team: _spec(team, one["spec"]) for team, one in sides.items() if "spec" in one}
-        options, settings = entry(plain, "options", dict), entry(plain, "settings", dict)
+        options = entry(plain, "options", dict)
+        settings = entry(plain, "settings", dict)
         return cls.build(entry(plain, "env", str), teams, options, settings, origins, told, trust)
 
     @classmethod

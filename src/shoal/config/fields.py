@@ -8,7 +8,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..errors import ShoalError, nearest
 
-WHOLE, REAL = 2**32 - 1, 1e30  # beyond these no setting makes sense, and no array could hold it
+# beyond these no setting makes sense, and no array could hold it
+WHOLE = 2**32 - 1
+REAL = 1e30
 
 
 def fill(cls: type, values: dict[str, Any], owner: str) -> Any:

@@ -16,7 +16,9 @@ from .config import Config
 from .settings import Settings
 
 UPDATES = 10  # that a run of too few steps is cut into
-FEWEST, SHORTEST = 4, 5  # games and steps of a window, below which nothing is worth fitting
+# games and steps of a window, below which nothing is worth fitting
+FEWEST = 4
+SHORTEST = 5
 
 
 class Asked(NamedTuple):
@@ -58,10 +60,13 @@ def _taken(config: Any, fits: list[Fit], asked: Collection[str], told: list[str]
 
 def _games(s: Settings) -> list[Fit]:
     """Fewer, a power of 2, for a run of few steps; as many as devices can share."""
-    devices, games, to = max(s.devices, 1), s.games, f"{s.devices} devices"
+    devices = max(s.devices, 1)
+    games = s.games
+    to = f"{s.devices} devices"
     if s.steps < s.games * s.window:
         most = max(s.steps // (UPDATES * s.window), FEWEST)
-        games, to = min(2 ** (most.bit_length() - 1), games), f"{s.steps:,} steps"
+        games = min(2 ** (most.bit_length() - 1), games)
+        to = f"{s.steps:,} steps"
     games = max(games // devices, 1) * devices
     return [Fit("games", games, to)] if games != s.games else []
 

@@ -55,7 +55,8 @@ class Trust:
         return Trust(named=frozenset({env})) if self.everything or env in self.named else NOTHING
 
 
-EVERYTHING, NOTHING = Trust(everything=True), Trust()
+EVERYTHING = Trust(everything=True)
+NOTHING = Trust()
 
 
 def needed(env: str, options: dict[str, Any]) -> str:

@@ -46,8 +46,12 @@ class Evaluator:
         greedy: bool,
         longest: int = Settings.longest,
     ):
-        self.env, self.algorithms, self.episodes, self.greedy = env, algorithms, episodes, greedy
-        self.games, self.longest = min(episodes, AT_ONCE), longest
+        self.env = env
+        self.algorithms = algorithms
+        self.episodes = episodes
+        self.greedy = greedy
+        self.games = min(episodes, AT_ONCE)
+        self.longest = longest
         self.faults: list[Fault] = []  # there never are any
         self._run, self._opened, self._stepped = (
             jax.jit(self._play),
@@ -73,7 +77,8 @@ class Evaluator:
     ) -> Iterator[tuple[Tally, dict[str, Array]]]:
         """The first of the same games one instant after the other, each with the actions that led
         there."""
-        tally, actions = self._opened(learners, self._keys(seed)[0]), {}
+        tally = self._opened(learners, self._keys(seed)[0])
+        actions = {}
         while not tally.over.all():
             yield tally, actions
             if tally.length.max() > self.longest:

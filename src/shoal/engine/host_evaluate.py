@@ -24,7 +24,8 @@ HOSTED_AT_ONCE = 16  # the same on the host
 
 
 # steps of one episode, or seconds in which none ends, after which that is told
-MANY, LONG = 5_000, 120.0
+MANY = 5_000
+LONG = 120.0
 
 
 class HostEvaluator:
@@ -42,9 +43,15 @@ class HostEvaluator:
         alone: Alone | None = None,
         say: Callable[[str], None] = aloud,
     ):
-        self.env, self.algorithms, self.episodes, self.greedy = env, algorithms, episodes, greedy
+        self.env = env
+        self.algorithms = algorithms
+        self.episodes = episodes
+        self.greedy = greedy
         self.games = 1 if alone else min(episodes, HOSTED_AT_ONCE)
-        self.workers, self.settings, self.alone, self.say = workers, settings, alone, say
+        self.workers = workers
+        self.settings = settings
+        self.alone = alone
+        self.say = say
         self.arenas: dict[int, Arena] = {}  # the one in use, by its seed
         self.faults: list[Fault] = []  # in all evaluations
         self.warned = False  # that an episode does not end
@@ -86,7 +93,8 @@ class HostEvaluator:
     ) -> tuple[dict, np.ndarray]:
         """Rows `[K,B,…]` of each game's first `share [B]` episodes; one that breaks is played
         again."""
-        before, all_games = len(self.faults), range(self.games)
+        before = len(self.faults)
+        all_games = range(self.games)
         arena.renew()
         self.faults += arena.step()
         acting = {
@@ -101,7 +109,9 @@ class HostEvaluator:
             team: np.zeros((share.max(), self.games, spec.n))
             for team, spec in self.env.teams.items()
         }
-        lengths, done, step = np.zeros((share.max(), self.games), int), np.zeros(self.games, int), 0
+        lengths = np.zeros((share.max(), self.games), int)
+        done = np.zeros(self.games, int)
+        step = 0
         self._look(arena, done, done < share, rows)
         self.since = time.monotonic()
         while (done < share).any():
@@ -110,7 +120,8 @@ class HostEvaluator:
                 tree, leaves, clock, views, carries, np.uint32(seed), step
             )
             self.faults += arena.step(jax.device_get(actions))
-            broke, step = len(self.faults) - before, step + 1
+            broke = len(self.faults) - before
+            step = step + 1
             if broke > self.settings.tolerance:
                 count = (
                     f"the environment broke {broke} times in an evaluation, more than its tolerance"
@@ -138,7 +149,8 @@ class HostEvaluator:
         many."""
         if progress:
             self.since = time.monotonic()
-        game, longest = int(taken.argmax()), self.settings.longest
+        game = int(taken.argmax())
+        longest = self.settings.longest
         if taken[game] >= longest:
             raise Endless(self.env.name, game, longest, LIMIT)
         if (

@@ -105,7 +105,8 @@ class HostLoop(Loop):
         views, faults = stage.open(keys[:, 1])
         self._bear(faults)
         own = jax.tree.map(lambda x: jnp.stack([x] * self.devices), self._beginnings(learners))
-        views, game = self._shared(views), self._shared({"episode": stage.episodes()})
+        views = self._shared(views)
+        game = self._shared({"episode": stage.episodes()})
         carries, memories, earned = own
         key = jax.random.key_data(keys[:, 0])
         state = TrainState(game, views, carries, learners, memories, earned, key, jnp.uint32(0))
@@ -184,7 +185,9 @@ class HostLoop(Loop):
         clock = jax.device_get(self._clock(state.steps))
         carries = after = jax.device_put(jax.device_get(state.carries), jax.devices()[0])
         streams = jax.tree.map(partial(_unfold, self.window + 1), state.views)
-        done, broken, acting = [], np.zeros((self.window, self.games), bool), self._acting(state)
+        done = []
+        broken = np.zeros((self.window, self.games), bool)
+        acting = self._acting(state)
         for t in range(self.window):
             seen = jax.tree.map(lambda x, t=t: x[t], streams)
             actions, after, records = self._decide(*acting, clock, seen, after, keys_play, t)
@@ -243,8 +246,10 @@ class HostLoop(Loop):
 
     @cached_property
     def _absorb(self) -> Any:
-        own, same = PartitionSpec(AXIS), PartitionSpec()
-        ins, outs = (self.specs, own, own, same), (self.specs, same)
+        own = PartitionSpec(AXIS)
+        same = PartitionSpec()
+        ins = (self.specs, own, own, same)
+        outs = (self.specs, same)
         body = jax.shard_map(
             self._take_in, mesh=self.mesh, in_specs=ins, out_specs=outs, check_vma=False
         )

@@ -67,7 +67,8 @@ class Loop:
 
     @cached_property
     def specs(self) -> TrainState:
-        own, same = PartitionSpec(AXIS), PartitionSpec()
+        own = PartitionSpec(AXIS)
+        same = PartitionSpec()
         specs = {field: own if field in LOCAL else same for field in TrainState._fields}
         return TrainState(**specs)  # type: ignore[arg-type]
 
@@ -203,7 +204,9 @@ class Loop:
     ) -> tuple[TrainState, Metrics]:
         """Remember what was played and learn from it; `ended [T,B]` where an episode ended just
         before."""
-        learners, memories, learning = {}, {}, {}
+        learners = {}
+        memories = {}
+        learning = {}
         for k, (team, algorithm) in zip(keys, self.algorithms.items(), strict=True):
             memory = algorithm.remember(state.memories[team], windows[team])
             learners[team], memories[team], learning[team] = algorithm.learn(

@@ -55,7 +55,9 @@ class Report(NamedTuple):
 
 def check(env: Any, steps: int = 1000, seed: int = 0) -> Report:
     """Play an environment for so many steps and report."""
-    one, other, strict = _open(env), _open(env), _open(env, strict=True)
+    one = _open(env)
+    other = _open(env)
+    strict = _open(env, strict=True)
     try:
         turns = ((one, other), (one,), (strict,))
         traces = [trace for matches in turns for trace in _play(matches, env.teams, steps, seed)]
@@ -83,8 +85,10 @@ class Compiled:
     """A match of a compiled game, which is checked like any other."""
 
     def __init__(self, game: Any):
-        self.game, self.teams = game, game.teams
-        self._reset, self._step = jax.jit(game.reset, static_argnums=1), jax.jit(game.step)
+        self.game = game
+        self.teams = game.teams
+        self._reset = jax.jit(game.reset, static_argnums=1)
+        self._step = jax.jit(game.step)
 
     def reset(self, seed: int) -> MatchStep:
         self.key, key = jax.random.split(jax.random.key(seed))
@@ -136,12 +140,15 @@ def _moves(
 ) -> Iterator[str]:
     """Legal actions at random, the same for equal seeds; the exception that ends it, or nothing
     after each step."""
-    rng, moments, episode = np.random.default_rng(seed), trace.moments, 0
+    rng = np.random.default_rng(seed)
+    moments = trace.moments
+    episode = 0
     try:
         for _ in range(steps + 1):
             fresh = not moments or moments[-1].over
             if fresh:
-                moment, episode = match.reset(seed + episode), episode + 1
+                moment = match.reset(seed + episode)
+                episode = episode + 1
             else:
                 moment = match.step(
                     {team: _any(rng, spec, moments[-1].teams[team]) for team, spec in teams.items()}
@@ -326,7 +333,8 @@ def _misshapen(spec: Spec, seen: TeamStep | None) -> Iterator[str]:
     if seen is None:
         yield "it is told nothing"
         return
-    rows, size = (spec.n,), spec.action.size
+    rows = (spec.n,)
+    size = spec.action.size
     wanted = {
         "obs": (*rows, spec.obs),
         "legal": (*rows, size),

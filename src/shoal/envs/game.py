@@ -188,7 +188,9 @@ class Game:
 
     def _views(self, world: Any, first: Array, ended: Array) -> dict[str, View]:
         games = first.shape[0]
-        rewards, legal, alive = self.reward(world), self.legal(world), self.alive(world)
+        rewards = self.reward(world)
+        legal = self.legal(world)
+        alive = self.alive(world)
         obs = self._outward(world, games)
         state = self.state(world, obs)
         views = {}

@@ -42,7 +42,8 @@ class Course:
     def hear(self, said: dict[str, Any]) -> None:
         """Take in what it says."""
         if "call" in said:
-            self.call, self.step = said["call"], said["step"]
+            self.call = said["call"]
+            self.step = said["step"]
         if "raised" in said:
             self.blame(ERRORS, said["raised"])
         if "findings" in said:
@@ -53,7 +54,8 @@ class Course:
         if "left" in said:
             self.blame(CHILDREN, f"it leaves child processes: {', '.join(said['left'])}")
         if "threads" in said:
-            self.threads, self.ended = tuple(said["threads"]), True
+            self.threads = tuple(said["threads"])
+            self.ended = True
 
     def mourn(self, lost: Lost) -> None:
         """It says nothing more."""
@@ -144,7 +146,9 @@ class Narration:
     """A match that does so."""
 
     def __init__(self, match: Match, say: Callable[[Any], None]):
-        self.match, self.say, self.taken = match, say, 0
+        self.match = match
+        self.say = say
+        self.taken = 0
         self.teams = match.teams
 
     def reset(self, seed: int) -> MatchStep:

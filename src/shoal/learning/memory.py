@@ -68,7 +68,8 @@ class Replay(NamedTuple):
             self.ring,
             fitting,
         )
-        slots, steps = ring.action.shape[0], block.action.shape[0]
+        slots = ring.action.shape[0]
+        steps = block.action.shape[0]
         priority = self.priority
         if priority.size:  # what is new is drawn as soon as what surprised most
             most = priority.max()
@@ -96,8 +97,10 @@ class Replay(NamedTuple):
         else:
             # 32 bits each: the remainder is even enough
             start, game = jax.random.bits(key, (2, count))
-            start, game = (start % self.windows(length)).astype(int), (game % games).astype(int)
-            slot, importance = (self.head - self.size + start) % slots, jnp.ones(count)
+            start = (start % self.windows(length)).astype(int)
+            game = (game % games).astype(int)
+            slot = (self.head - self.size + start) % slots
+            importance = jnp.ones(count)
             largest = jnp.float32(1.0)
         where = (slot + jnp.arange(length)[:, None]) % slots
         found = jax.tree.map(lambda x: x[where, game], self.ring)
@@ -141,7 +144,8 @@ def empty(
 ) -> Replay:
     """A replay of `slots` instants of each game, with or without the state and the rivals'
     actions."""
-    agents, size = (slots, games, spec.n), spec.action.size
+    agents = (slots, games, spec.n)
+    size = spec.action.size
     view = View(
         obs=jnp.zeros((*agents, spec.obs), jnp.uint8 if spec.pixels else jnp.float32),
         state=jnp.zeros((slots, games, spec.state if state else 0)),

@@ -19,7 +19,9 @@ def descend(
     tx: optax.GradientTransformation, params: dict, opt: dict, grads: dict, rates: dict[str, Array]
 ) -> tuple[dict, dict, dict[str, Array]]:
     """One step of every part of `params` that has a rate."""
-    new_params, new_opt, norms = dict(params), dict(opt), {}
+    new_params = dict(params)
+    new_opt = dict(opt)
+    norms = {}
     for part, rate in rates.items():
         updates, new_opt[part] = tx.update(grads[part], opt[part])
         new_params[part] = jax.tree.map(lambda p, u, rate=rate: p - rate * u, params[part], updates)

@@ -35,7 +35,8 @@ class Console:
     """Talks about one run."""
 
     def __init__(self, quiet: bool = False):
-        self.quiet, self.live = quiet, not quiet and on_terminal()
+        self.quiet = quiet
+        self.live = not quiet and on_terminal()
         self.bar: Any = None
         self.said = time.monotonic()
 

@@ -10,7 +10,9 @@ import numpy as np
 from ..engine.episodes import Episodes
 from ..store.metrics_file import Point
 
-INK, LINE, FAINT = "#33383d", "#1f6f8b", "#9aa5ad"
+INK = "#33383d"
+LINE = "#1f6f8b"
+FAINT = "#9aa5ad"
 
 
 def draw(

@@ -17,7 +17,9 @@ from ..engine.evaluate import Evaluator
 from ..types import Box, Clock, Spec, View
 
 HUGE = 1e6  # beyond which a number is more than nets and their squared errors bear
-GAMES, INSTANTS = 4, 200  # of random play that are looked at
+# of random play that are looked at
+GAMES = 4
+INSTANTS = 200
 OTHERWISE = "try a smaller lr or max_grad_norm"
 
 

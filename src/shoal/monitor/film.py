@@ -36,8 +36,11 @@ from .callbacks import Callback, Run
 
 FOLDER = "videos"  # of a run
 # pictures per second, and more where an episode would take more seconds than that
-FPS, LONGEST = 10, 30
-THUMB, THUMBS = 320, 100  # TensorBoard's copy: at most so wide, of so many pictures
+FPS = 10
+LONGEST = 30
+# TensorBoard's copy: at most so wide, of so many pictures
+THUMB = 320
+THUMBS = 100
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,8 @@ class Camera:
     def __init__(
         self, env: Any, algorithms: dict[str, Algorithm], episodes: int, greedy: bool, shown: int
     ):
-        self.env, self.shown = env, shown
+        self.env = env
+        self.shown = shown
         self.evaluator = Evaluator(env, algorithms, episodes, greedy)
 
     def shoot(self, learners: dict, seed: int, clock: Clock) -> list[Take]:
@@ -107,7 +111,8 @@ class HostCamera(HostEvaluator):
 
     def shoot(self, learners: dict, seed: int, clock: Clock) -> list[Take]:
         """Play and draw them."""
-        self.reels, self.earned = {}, {}
+        self.reels = {}
+        self.earned = {}
         with _undisturbed():
             self(learners, seed, clock)
         # an evaluation's order: every game's first episode, then every second one
@@ -121,7 +126,8 @@ class HostCamera(HostEvaluator):
         for game in np.flatnonzero(going).tolist():
             at = (int(row[game]), game)
             if arena.arrays["first"][game] or at not in self.reels:  # one that broke begins anew
-                self.reels[at], self.earned[at] = [], []
+                self.reels[at] = []
+                self.earned[at] = []
             self.reels[at].append(pictures[game])
             self.earned[at].append({team: float(own[at].mean()) for team, own in rows.items()})
 
@@ -180,7 +186,9 @@ class Filming(Callback):
         self.camera = camera(config.game, config.algorithms, s.eval_episodes, s.greedy, shown)
 
     def on_evaluation(self, run: Run, played: Episodes) -> None:
-        c, s, player = run.config, run.config.settings, run.player()
+        c = run.config
+        s = run.config.settings
+        player = run.player()
         takes = self.camera.shoot(player.learners, s.seed, player.clock)
         fps = pace(takes)
         title = f"{c.label} on {c.env}, {run.steps:,} steps"
@@ -199,7 +207,8 @@ class Thumbs:
     """Frames as they pass by, and of every so many a smaller copy."""
 
     def __init__(self, frames: Iterator[np.ndarray], every: int):
-        self.frames, self.every = frames, every
+        self.frames = frames
+        self.every = every
         self.kept: list[np.ndarray] = []
 
     def __iter__(self) -> Iterator[np.ndarray]:
@@ -218,7 +227,8 @@ class Thumbs:
 def _undisturbed() -> Iterator[None]:
     """What environments in this process draw from the global random streams, training does not
     notice."""
-    ours, numpys = random.getstate(), np.random.get_state()
+    ours = random.getstate()
+    numpys = np.random.get_state()
     try:
         yield
     finally:

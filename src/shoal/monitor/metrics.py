@@ -34,7 +34,9 @@ class RunMetrics:
     """Keeps the count of steps, and tells what happens at each."""
 
     def __init__(self, run: Run, display: Console, hooks: Hooks):
-        self.run, self.display, self.hooks = run, display, hooks
+        self.run = run
+        self.display = display
+        self.hooks = hooks
         self.teams: dict[str, Spec] = run.config.sides
         self.told = dict.fromkeys(BROKE, 0)
         self.history = History([], [], {})
@@ -43,7 +45,8 @@ class RunMetrics:
         """What a call of the training program gave and the seconds it took; the steps it made."""
         run = self.run
         fresh = int(metrics.steps[-1]) - run.steps
-        run.steps, run.seconds = run.steps + fresh, run.seconds + spent
+        run.steps = run.steps + fresh
+        run.seconds = run.seconds + spent
         learning = {
             f"{tag(team)}/{name}": x
             for team in self.teams
@@ -73,7 +76,8 @@ class RunMetrics:
 
     def evaluation(self, played: Episodes, best: bool) -> None:
         """An evaluation, and whether it was the best so far."""
-        run, s = self.run, self.run.config.settings
+        run = self.run
+        s = self.run.config.settings
         self.history.points.append(metrics_file.Point(run.steps, run.seconds, played))
         self.history.before.update(self.history.before or played.score())
         run.log.evaluation(run.steps, self.teams, played)

@@ -156,7 +156,8 @@ class MLflow(Tracker):
         return self.id
 
     def log(self, step: int, values: dict[str, float]) -> None:
-        now, metric = round(time.time() * 1000), self.package.entities.Metric
+        now = round(time.time() * 1000)
+        metric = self.package.entities.Metric
         named = {UNKNOWN.sub("_", name): value for name, value in values.items()}
         self.client.log_batch(
             self.id, [metric(name, value, now, step) for name, value in named.items()]

@@ -68,11 +68,14 @@ class ConvEncoder(eqx.Module):
         channels: tuple[int, ...],
         activation: str,
     ):
-        convs, shape = [], pixels
+        convs = []
+        shape = pixels
         for depth in channels:
             convs.append(Conv(rng, owner, shape, depth))
             shape = convs[-1].out
-        self.convs, self.pixels, self.activation = tuple(convs), pixels, activation
+        self.convs = tuple(convs)
+        self.pixels = pixels
+        self.activation = activation
 
     @property
     def size(self) -> int:
@@ -101,7 +104,9 @@ class Cnn(eqx.Module):
         return self.inner.carry(games, rows)
 
     def __call__(self, parts: Parts, carry: Array, first: Array) -> tuple[Array, Array]:
-        before, image, after = parts[: self.at], parts[self.at], parts[self.at + 1 :]
+        before = parts[: self.at]
+        image = parts[self.at]
+        after = parts[self.at + 1 :]
         return self.inner((*before, self.eye(image), *after), carry, first)
 
 

@@ -67,7 +67,8 @@ class Gaussian(NamedTuple):
 
     def action(self, raw: Array) -> Array:
         """Within the bounds: squashed by tanh, or clipped."""
-        middle, half = self.high / 2 + self.low / 2, self.high / 2 - self.low / 2
+        middle = self.high / 2 + self.low / 2
+        half = self.high / 2 - self.low / 2
         return jnp.where(
             self.squash,
             middle + half * jnp.tanh(raw),

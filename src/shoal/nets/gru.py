@@ -53,7 +53,8 @@ def _forward(
         reset_x, update_x, new_x, kept = now
         before = h * kept
         reset_h, update_h, new_h = jnp.split(hidden(before), 3, -1)
-        reset, update = jax.nn.sigmoid(reset_x + reset_h), jax.nn.sigmoid(update_x + update_h)
+        reset = jax.nn.sigmoid(reset_x + reset_h)
+        update = jax.nn.sigmoid(update_x + update_h)
         new = jnp.tanh(new_x + reset * new_h)
         h = new + update * (before - new)
         return h, (h, before, reset, update, new, new_h)

@@ -40,11 +40,13 @@ class GaussianHead(eqx.Module):
     def __init__(self, rng: Rng, owner: tuple[int, ...], hidden: int, space: Box, squash: bool):
         self.mean = Dense(rng, owner, hidden, space.size, gain=0.01)
         self.log_std = jnp.full((max(owner) + 1, space.size), -0.5)
-        self.space, self.squash = space, squash
+        self.space = space
+        self.squash = squash
 
     def __call__(self, features: Array, legal: Array) -> Gaussian:
         log_std = self.log_std[jnp.asarray(self.mean.owner)]
-        low, high = jnp.asarray(self.space.low), jnp.asarray(self.space.high)
+        low = jnp.asarray(self.space.low)
+        high = jnp.asarray(self.space.high)
         return Gaussian(
             self.mean(features), log_std, free(legal, self.space), low, high, self.squash
         )
@@ -103,6 +105,7 @@ def duel(out: Array, legal: Array) -> Array:
     action and by far the larger, is kept out of what tells them apart.
     """
     size = legal.shape[-1]
-    value, gain = out[..., size:], out[..., :size]
+    value = out[..., size:]
+    gain = out[..., :size]
     mean = (gain * legal).sum(-1, keepdims=True) / jnp.maximum(legal.sum(-1, keepdims=True), 1)
     return value + gain - mean

@@ -48,7 +48,8 @@ def as_action(unit: Array, spec: Spec) -> Array:
 def bounds(space: Box) -> tuple[Array, Array]:
     """Middle and half width of every dimension, `[A]` or `[N,A]`; halved first, as the sum may be
     too large."""
-    low, high = jnp.asarray(space.low) / 2, jnp.asarray(space.high) / 2
+    low = jnp.asarray(space.low) / 2
+    high = jnp.asarray(space.high) / 2
     return high + low, high - low
 
 

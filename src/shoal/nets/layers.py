@@ -81,7 +81,8 @@ class Dense(eqx.Module):
 
     def __call__(self, *parts: Array) -> Array:
         weight, bias = self._by_agent()
-        out, row = bias, 0
+        out = bias
+        row = 0
         for part in parts:
             out = out + _matmul(part, weight[..., row : row + part.shape[-1], :])
             row += part.shape[-1]

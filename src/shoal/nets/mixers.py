@@ -76,10 +76,12 @@ class Duplex(eqx.Module):
         """Utilities `[T,B,N]` of the actions taken, `joint [T,B,N·A]`, and of the best ones, to
         `[T,B,1]`."""
         # near 1 at the start
-        scale, shift = jnp.abs(1 + self.scale(state)) + 1e-10, self.shift(state)
+        scale = jnp.abs(1 + self.scale(state)) + 1e-10
+        shift = self.shift(state)
         # Eq. 6-8 as the authors compute them: V + λA = Q + (λ-1)A, the last A held fixed, so that a
         # λ near 0 does not keep an agent from learning.
-        utility, advantage = scale * q + shift, jax.lax.stop_gradient(scale * (q - best))
+        utility = scale * q + shift
+        advantage = jax.lax.stop_gradient(scale * (q - best))
         by_head = (*q.shape[:-1], self.heads, q.shape[-1])
         looks = jax.nn.sigmoid(self.agents(state)).reshape(by_head) * jax.nn.sigmoid(
             self.actions(state, joint)

@@ -62,7 +62,9 @@ class Canvas:
     """One picture under way."""
 
     def __init__(self, low: np.ndarray, high: np.ndarray, width: int, colours: dict[str, str]):
-        self.low, self.high, self.colours = low, high, colours
+        self.low = low
+        self.high = high
+        self.colours = colours
         self.point = width * FINER / WIDTH
         self.scale = width * FINER / (high[0] - low[0])
         height = max(round(width * float((high[1] - low[1]) / (high[0] - low[0]))), 1)
@@ -101,11 +103,9 @@ class Canvas:
         return (*rgb, round(255 * min(max(alpha, 0.0), 1.0)))
 
     def disc(self, disc: Disc) -> None:
-        (x, y), r, fill = (
-            self.place(disc.at),
-            disc.radius * self.scale,
-            self.colour(disc.colour, disc.alpha),
-        )
+        (x, y) = self.place(disc.at)
+        r = disc.radius * self.scale
+        fill = self.colour(disc.colour, disc.alpha)
         if disc.hollow:
             self.pen.ellipse(_square(x, y, r), outline=fill, width=round(2.5 * self.point))
         elif disc.name:
@@ -122,7 +122,8 @@ class Canvas:
 
     def edge(self, disc: Disc) -> None:
         """The outline of what lies there, to be seen also under somebody."""
-        (x, y), fill = self.place(disc.at), self.colour("ink", 0.3 * disc.alpha)
+        (x, y) = self.place(disc.at)
+        fill = self.colour("ink", 0.3 * disc.alpha)
         self.pen.ellipse(
             _square(x, y, disc.radius * self.scale), outline=fill, width=round(1.5 * self.point)
         )
@@ -150,10 +151,12 @@ class Canvas:
         corner = np.floor(places.min(0) - thick - 1).astype(int)
         size = np.ceil(places.max(0) + thick + 1).astype(int) - corner
         veil = Image.new("L", tuple(size.tolist()))
-        pen, places = ImageDraw.Draw(veil), places - corner
+        pen = ImageDraw.Draw(veil)
+        places = places - corner
         for i, (a, b) in enumerate(pairwise(places)):
             share = 1 - (len(places) - 2 - i) / TRAIL  # the newest, drawn last, is the strongest
-            depth, r = round(105 * share * one.alpha), thick * (0.35 + 0.65 * share)
+            depth = round(105 * share * one.alpha)
+            r = thick * (0.35 + 0.65 * share)
             pen.line([tuple(a), tuple(b)], fill=depth, width=max(round(2 * r), 1))
             pen.ellipse(_square(b[0], b[1], r), fill=depth)
         self.image.paste(self.colour(one.colour)[:3], tuple(corner.tolist()), veil)
@@ -163,11 +166,15 @@ class Canvas:
         if not disc.says:
             return
         letters = font(round(14 * self.point), bold=True)
-        (x, y), r, p = self.place(disc.at), disc.radius * self.scale, self.point
-        w, h = letters.getlength(disc.says) + 14 * p, 24 * p
+        (x, y) = self.place(disc.at)
+        r = disc.radius * self.scale
+        p = self.point
+        w = letters.getlength(disc.says) + 14 * p
+        h = 24 * p
         left = min(max(x + 0.6 * r + 4 * p, 2 * p), self.image.width - w - 2 * p)
         top = min(max(y - r - h - 4 * p, 2 * p), self.image.height - h - 2 * p)
-        edge, paper = self.colour(disc.colour), self.colour("field")
+        edge = self.colour(disc.colour)
+        paper = self.colour("field")
         foot = [
             (left + 5 * p, top + h - 6 * p),
             (left + 17 * p, top + h - 1.5 * p),
@@ -186,18 +193,18 @@ class Canvas:
         )
 
     def line(self, line: Line) -> None:
-        places, fill = (
-            [self.place(point) for point in line.points],
-            self.colour(line.colour, line.alpha),
-        )
+        places = [self.place(point) for point in line.points]
+        fill = self.colour(line.colour, line.alpha)
         width = max(round(line.width * self.point), 1)
         for a, b in pairwise(places):
             for start, end in _dashes(a, b, 6 * self.point) if line.dashed else [(a, b)]:
                 self.pen.line([start, end], fill=fill, width=width)
 
     def patch(self, patch: Patch) -> None:
-        (left, bottom), (right, top) = self.place(patch.low), self.place(patch.high)
-        fill, round_by = self.colour(patch.colour, patch.alpha), 6 * self.point
+        (left, bottom) = self.place(patch.low)
+        (right, top) = self.place(patch.high)
+        fill = self.colour(patch.colour, patch.alpha)
+        round_by = 6 * self.point
         how: dict[str, Any] = (
             {"outline": fill, "width": round(2 * self.point)} if patch.hollow else {"fill": fill}
         )
@@ -220,8 +227,10 @@ BRUSHES: dict[type, Any] = {
 
 def _frame(scenes: Sequence[Scene]) -> tuple[np.ndarray, np.ndarray]:
     """The corners of the first scene, moved apart until everybody is inside at every instant."""
-    low, high = np.array(scenes[0].low, float), np.array(scenes[0].high, float)
-    centre, half = (low + high) / 2, (high - low) / 2
+    low = np.array(scenes[0].low, float)
+    high = np.array(scenes[0].high, float)
+    centre = (low + high) / 2
+    half = (high - low) / 2
     people = [one for scene in scenes for one in _people(scene).values()]
     reach = [(np.abs(np.array(one.at) - centre) + 1.5 * one.radius) / half for one in people]
     grown = half * max(1.0, float(np.max(reach, initial=1.0)))
@@ -241,7 +250,8 @@ def _dashes(
     a: Point, b: Point, length: float
 ) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
     """Every other piece of that length between two places."""
-    start, step = np.array(a), np.array(b) - np.array(a)
+    start = np.array(a)
+    step = np.array(b) - np.array(a)
     pieces = max(int(np.hypot(*step) / length), 1)
     for i in range(0, pieces, 2):
         yield tuple(start + step * i / pieces), tuple(start + step * (i + 1) / pieces)

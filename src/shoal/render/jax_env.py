@@ -19,7 +19,8 @@ Pictures = Callable[[Any, Sequence[Any]], Iterator[np.ndarray]]  # of the game a
 
 def particles(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
     """JaxMARL's MPE: agents come before landmarks."""
-    env, sides = game.env, {agent: team for team, agents in game.lineup.items() for agent in agents}
+    env = game.env
+    sides = {agent: team for team, agents in game.lineup.items() for agent in agents}
 
     def scene(world: Any) -> Scene:
         bodies = list(zip(world.p_pos, np.broadcast_to(env.rad, len(world.p_pos)), strict=True))
@@ -37,8 +38,10 @@ def particles(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
 def battle(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
     """JaxMARL's SMAX: allies before enemies, each under a bar of its health; the dead are gone."""
     env = getattr(game.env, "_env", game.env)
-    allies, full = env.num_allies, np.asarray(env.unit_type_health)
-    width, height = float(env.map_width), float(env.map_height)
+    allies = env.num_allies
+    full = np.asarray(env.unit_type_health)
+    width = float(env.map_width)
+    height = float(env.map_height)
     ours = next(iter(game.teams))
     theirs = next((team for team in game.teams if team != ours), "bad")
 
@@ -49,8 +52,10 @@ def battle(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
             Patch((0, 0), (width, height), hollow=True),
         ]
         for i in np.flatnonzero(units.unit_alive).tolist():
-            (x, y), kind = units.unit_positions[i], int(units.unit_types[i])
-            left, up = float(units.unit_health[i] / full[kind]), y + 0.9
+            (x, y) = units.unit_positions[i]
+            kind = int(units.unit_types[i])
+            left = float(units.unit_health[i] / full[kind])
+            up = y + 0.9
             side, number = (ours, i) if i < allies else (theirs, i - allies)
             shapes.append(Disc((x, y), 0.55, side, str(number), f"unit {i}"))
             shapes += [

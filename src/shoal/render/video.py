@@ -17,7 +17,9 @@ from PIL import Image, ImageDraw
 from ..errors import ShoalError
 from .draw import COLOURS, FINER, WIDTH, font
 
-SMALLEST, LARGEST = 400, 1200  # width of a picture from elsewhere
+# width of a picture from elsewhere
+SMALLEST = 400
+LARGEST = 1200
 SAMPLED = 100  # first pictures that the colours of a GIF are chosen from
 COMMON = 32  # of its 256 colours
 
@@ -41,8 +43,12 @@ def captioned(
     width = picture.shape[1]
     point = FINER * min(max(width / WIDTH, 0.75), 1.5)
     strip = Image.new("RGB", (width * FINER, round(56 * point / FINER) * FINER), COLOURS["field"])
-    pen, bold, plain = ImageDraw.Draw(strip), font(round(14 * point), True), font(round(13 * point))
-    margin, top, low = 14 * point, 17 * point, 40 * point
+    pen = ImageDraw.Draw(strip)
+    bold = font(round(14 * point), True)
+    plain = font(round(13 * point))
+    margin = 14 * point
+    top = 17 * point
+    low = 40 * point
     pen.text((strip.width - margin, top), step, font=plain, fill=COLOURS["soft"], anchor="rm")
     room = strip.width - 3 * margin - plain.getlength(step)
     pen.text((margin, top), _cut(title, bold, room), font=bold, fill=COLOURS["ink"], anchor="lm")

@@ -18,12 +18,15 @@ from .tables import Duel, Total, interval, number
 
 COLOURS = ("#3b82c4", "#e07b27", "#2f9e6e", "#9b6fd0", "#d9485f", "#b8901c", "#1aa3a3", "#d66fb0")
 DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))  # once all colours are taken
-INK, FAINT, GRID = "#33383d", "#7d8790", "#dfe4e8"
+INK = "#33383d"
+FAINT = "#7d8790"
+GRID = "#dfe4e8"
 IN_PAGE = {INK: "var(--ink)", FAINT: "var(--faint)", GRID: "var(--line)"}
 PANEL = (3.5, 2.75)  # inches
 CURVES = "curves.png"
 # the folder of all pictures as files, and what they are
-FIGURES, KINDS = "figures", (".svg", ".pdf")
+FIGURES = "figures"
+KINDS = (".svg", ".pdf")
 LEVELS = 101
 LETTERS = 14  # of a legend, on an inch
 
@@ -63,13 +66,15 @@ def curves(study: Study) -> Any:
 def _curve(axes: Any, study: Study, task: Task) -> None:
     """Of a net that has learnt nothing yet, which may be far worse than random play, only the way
     up is shown."""
-    steps, seen = 0.0, [study.random(task)]
+    steps = 0.0
+    seen = [study.random(task)]
     for algorithm in study.algorithms:
         mine = study.of(task, algorithm)
         if mine:
             grid = mine[0].grid
             steps = max(steps, grid[-1])
-            scores, look = study.scores(task, algorithm), style(study, algorithm)
+            scores = study.scores(task, algorithm)
+            look = style(study, algorithm)
             guess = estimate([scores.T])
             # else there are too many lines to see anything
             if len(study.algorithms) == 1 and len(mine) > 1:
@@ -209,7 +214,8 @@ def save(figure: Any, path: Path) -> None:
     """As a file of its own, of the kind that its name says."""
     from matplotlib import rc_context
 
-    temporary, kind = path.with_name(path.name + ".tmp"), path.suffix[1:]
+    temporary = path.with_name(path.name + ".tmp")
+    kind = path.suffix[1:]
     # equal runs, equal files
     dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
     with rc_context({"svg.hashsalt": "shoal", "pdf.fonttype": 42}):

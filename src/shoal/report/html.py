@@ -154,7 +154,8 @@ def _scores(study: Study) -> str:
     best = {
         task: max((row for row in rows if row.task == task), key=_middle) for task in study.tasks
     }
-    lines, before = [], None
+    lines = []
+    before = None
     for row in rows:
         cells = tables.cells(study, row)
         marks = ["best" if row is best[row.task] and i in (1, 3) else "" for i in range(len(cells))]
@@ -238,7 +239,8 @@ def _every_run(study: Study, folder: Path) -> str:
             if run.scores is None:
                 cells += ["not counted", "", "", ""]
             else:
-                row, places = run.scores[task.team], tables.digits(study, task)
+                row = run.scores[task.team]
+                places = tables.digits(study, task)
                 cells += [tables.number(float(score), places) for score in (row[-1], row.max())]
                 cells += [f"{run.steps:,}", f"{run.seconds:,.1f}"]
             lines.append(_line(cells, 3, raw=True))

@@ -181,7 +181,8 @@ def of_folders(folders: Sequence[Path], wanted: Callable[[Run], bool] = lambda r
         raise ShoalError(
             f"{' and '.join(map(str, folders))} has no run folders: say a folder that runs are in"
         )
-    left, bare = [], []
+    left = []
+    bare = []
     for path in paths:
         run = _bare(path)
         if isinstance(run, Left):
@@ -207,7 +208,8 @@ def _bare(path: Path) -> Run | Left:
     none."""
     try:
         saved = files.read_json(path / runs.CONFIG, "a run folder")
-        config, seed = planning.plain(saved), saved["settings"]["seed"]
+        config = planning.plain(saved)
+        seed = saved["settings"]["seed"]
         names = [one["algorithm"] for one in config["teams"].values()]
         for name in names:
             algorithms.find(name)
@@ -251,7 +253,8 @@ def _task(run: Run) -> dict[str, Any]:
 
 def _facts(run: Run, uniform: bool) -> dict[str, Any]:
     """What makes another algorithm of one: its options, and how much it plays between updates."""
-    teams, settings = run.config["teams"], run.config["settings"]
+    teams = run.config["teams"]
+    settings = run.config["settings"]
     facts = {name: settings[name] for name in PLAYED}
     for team, one in list(teams.items())[: 1 if uniform else None]:
         facts |= {

@@ -51,7 +51,8 @@ def better(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 def _beats(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    one, other = one[..., :, None], other[..., None, :]
+    one = one[..., :, None]
+    other = other[..., None, :]
     return ((one > other) + 0.5 * (one == other)).mean((-2, -1))
 
 

@@ -15,7 +15,9 @@ import numpy as np
 from .results import Run, Study, Task, episodes
 from .statistics import FEW, Estimate, estimate, improvement
 
-EPISODES, TABLE, TEXT = "episodes.csv", "table.csv", "table.md"
+EPISODES = "episodes.csv"
+TABLE = "table.csv"
+TEXT = "table.md"
 NOTHING = "–"
 SHOWN = 12  # runs that a remark names
 
@@ -74,7 +76,8 @@ def _row(study: Study, task: Task, algorithm: str) -> Row:
         nothing = np.zeros(0)
         return Row(task, algorithm, 0, failed, nothing, nothing, None, *[math.nan] * 3)
     scores = study.scores(task, algorithm)
-    final, best = scores[:, -1], scores.max(1)
+    final = scores[:, -1]
+    best = scores.max(1)
     steps, seconds = (
         float(np.mean([getattr(run, name) for run in mine])) for name in ("steps", "seconds")
     )
@@ -98,15 +101,18 @@ def totals(study: Study) -> list[Total]:
 
 def duels(study: Study) -> list[Duel]:
     """Every two algorithms, the probable winner first."""
-    order, found = [total.algorithm for total in totals(study)], []
+    order = [total.algorithm for total in totals(study)]
+    found = []
     for i, one in enumerate(order):
         for other in order[i + 1 :]:
             chance = improvement(*(study.normalised(name) for name in (one, other)))
             if chance.value < 0.5:
-                one_, other_ = other, one
+                one_ = other
+                other_ = one
                 chance = improvement(*(study.normalised(name) for name in (other, one)))
             else:
-                one_, other_ = one, other
+                one_ = one
+                other_ = other
             found.append(Duel(one_, other_, chance))
     return found
 

@@ -32,5 +32,6 @@ class Stop:
         self.signal = self.signal or int(signal.SIGTERM)
 
     def _note(self, number: int, frame: Any) -> None:
-        self.signal, self.hasty = number, True
+        self.signal = number
+        self.hasty = True
         self.__exit__()

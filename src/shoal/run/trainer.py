@@ -68,7 +68,8 @@ class Trainer:
 
     def __init__(self, config: Config, display: Console, callbacks: Sequence[Callback] = ()):
         s = config.settings
-        self.config, self.display = config, display
+        self.config = config
+        self.display = display
         self.stop = Stop()
         self.saved = -1  # steps at the last checkpoint
         self.hooks = Hooks(builtin(config), callbacks)
@@ -130,7 +131,8 @@ class Trainer:
             with Log(path, about["logs"], steps) as log:
                 folder.remove_results(path)
                 self._attend(path, log)
-                self.notes.run.steps, self.notes.run.seconds = steps, about["seconds"]
+                self.notes.run.steps = steps
+                self.notes.run.seconds = about["seconds"]
                 self.notes.history = read(path, self.config.sides)
                 if about["best"]:
                     like = policy_store.acting(self.config, self._learners())
@@ -205,7 +207,8 @@ class Trainer:
         return result
 
     def _loop(self) -> Loop:
-        c, s = self.config, self.config.settings
+        c = self.config
+        s = self.config.settings
         parts = (c.game, c.algorithms, s.games, s.window, s.steps, c.devices)
         if not c.hosted:
             return Loop(*parts)
@@ -215,13 +218,15 @@ class Trainer:
         return bool(self.stop.signal)
 
     def _evaluator(self, players: dict, greedy: bool) -> Any:
-        c, s = self.config, self.config.settings
+        c = self.config
+        s = self.config.settings
         return evaluator(
             c.game, players, s.eval_episodes, greedy, c.workers, s, self.alone, self.display.say
         )
 
     def _introduce(self, path: Path) -> None:
-        s, c = self.config.settings, self.config
+        s = self.config.settings
+        c = self.config
         device = f"{c.devices} {jax.devices()[0].platform} device{'s' * (c.devices > 1)}"
         self.display.say(
             f"shoal {__version__}: {c.label} on {c.env}, seed {s.seed}, {device}, into {path}"
@@ -296,7 +301,8 @@ class Trainer:
     def _save(self, keeper: checkpoint.CheckpointWriter) -> None:
         """A checkpoint, unless the last one is of this very step: it could not be replaced in one
         go."""
-        best, run = self.best.best, self.notes.run
+        best = self.best.best
+        run = self.notes.run
         if self.saved == run.steps:
             return
         self._written(keeper)
@@ -351,12 +357,11 @@ class Trainer:
 
     def _finish(self, learners: dict) -> Result:
         """The last evaluation, the random level, the curve, the summary."""
-        s, run = self.config.settings, self.notes.run
+        s = self.config.settings
+        run = self.notes.run
         random = self._last_looks(learners)
-        title, history = (
-            f"{self.config.label} on {self.config.env}, seed {s.seed}",
-            self.notes.history,
-        )
+        title = f"{self.config.label} on {self.config.env}, seed {s.seed}"
+        history = self.notes.history
         curve.draw(run.path / folder.CURVE, title, history.points, history.training, random)
         result = Result(
             run.path,

@@ -24,7 +24,9 @@ class BestPolicy:
     """Keeps the best policy of a run, in memory for checkpoints and in its folder for everybody."""
 
     def __init__(self, run: Path, config: Config):
-        self.run, self.config, self.team = run, config, judge(config)
+        self.run = run
+        self.config = config
+        self.team = judge(config)
         self.best: Best | None = None
         self.learners: dict[str, Any] = {}
 
@@ -43,7 +45,8 @@ class BestPolicy:
     def restore(self, best: Best, learners: dict[str, Any]) -> None:
         """As it was at the checkpoint that a run goes on from; the folder may be of later, or of
         the moment it died."""
-        self.best, self.learners = best, learners
+        self.best = best
+        self.learners = learners
         if policy_store.best_of(self.run) != best:
             self._save()
 

@@ -25,7 +25,9 @@ from ..errors import ShoalError
 from ..types import TrainState
 from . import folder as runs
 
-FOLDER, STATE, ABOUT = runs.CHECKPOINTS, "state.safetensors", "checkpoint.json"
+FOLDER = runs.CHECKPOINTS
+STATE = "state.safetensors"
+ABOUT = "checkpoint.json"
 # in front of the names of arrays that are not the state's, but the best policy's so far
 BEST = "best/"
 FORMAT = 2
@@ -35,7 +37,8 @@ class CheckpointWriter:
     """Writes the checkpoints of a run while training goes on, and keeps the newest."""
 
     def __init__(self, run: Path, keep: int):
-        self.run, self.keep = run, keep
+        self.run = run
+        self.keep = keep
         self.pool = ThreadPoolExecutor(1)
         self.writing: Future | None = None
 
@@ -64,7 +67,8 @@ class CheckpointWriter:
     def settle(self) -> Path | None:
         """Wait until all is on the disk; the checkpoint written since it was last asked, if there
         is one."""
-        writing, self.writing = self.writing, None
+        writing = self.writing
+        self.writing = None
         return writing.result() if writing else None
 
     def close(self) -> None:

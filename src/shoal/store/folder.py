@@ -25,7 +25,10 @@ from ..devices import setup
 from ..errors import ShoalError
 from ..files import errors_name, read_json, write_json
 
-CONFIG, METRICS, EPISODES, SUMMARY = "config.json", "metrics.jsonl", "episodes.csv", "summary.json"
+CONFIG = "config.json"
+METRICS = "metrics.jsonl"
+EPISODES = "episodes.csv"
+SUMMARY = "summary.json"
 GROUP = "group.json"  # of a folder that holds the runs of several seeds
 FINISHED = "finished"  # the reason of a run that was trained to its end
 LOCK = ".lock"  # held by the process that trains
@@ -35,7 +38,10 @@ CHECKPOINTS = "checkpoints"
 THEIRS = "wandb"  # where Weights & Biases writes
 FREE = ("out", "name", "seeds", "devices", "workers", "patience", "tolerance", "keep", "save_every")
 UNDECIDED = (*FREE, "film", "track", "project")  # settings that do not decide what is learnt
-CURVE, POLICY, BEST, TENSORBOARD = "curve.png", "policy", "best", "tensorboard"
+CURVE = "curve.png"
+POLICY = "policy"
+BEST = "best"
+TENSORBOARD = "tensorboard"
 
 
 def plan(config: Config) -> Path:
@@ -61,7 +67,8 @@ def plan(config: Config) -> Path:
         )
     again = 2
     while path.exists():
-        path, again = path.with_name(f"{name}-{again}"), again + 1
+        path = path.with_name(f"{name}-{again}")
+        again = again + 1
     there = next(parent for parent in path.absolute().parents if parent.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise ShoalError(
@@ -78,7 +85,8 @@ def claimed(config: Config) -> Iterator[Path]:
     The folder itself is made once there is something to write; nothing stays behind if there never
     is."""
     first = path = plan(config)
-    missing, again = [parent for parent in path.parents if not parent.exists()], 2
+    missing = [parent for parent in path.parents if not parent.exists()]
+    again = 2
     with contextlib.ExitStack() as claims:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +96,8 @@ def claimed(config: Config) -> Iterator[Path]:
                     raise ShoalError(
                         f"{path} is being made by another process: choose another name or out"
                     )
-                path, again = first.with_name(f"{first.name}-{again}"), again + 1
+                path = first.with_name(f"{first.name}-{again}")
+                again = again + 1
         except OSError as error:
             raise ShoalError(
                 f"the run folder {path} cannot be made ({error.strerror}): choose another out"
@@ -261,7 +270,8 @@ def renamed(leaves: dict[str, Any]) -> dict[str, Any]:
     variance now is."""
     new = dict(leaves)
     for name in [name for name in leaves if name.endswith("scale/square")]:
-        stem, square = name.removesuffix("square"), np.asarray(new.pop(name), np.float64)
+        stem = name.removesuffix("square")
+        square = np.asarray(new.pop(name), np.float64)
         mean = np.asarray(leaves.get(f"{stem}mean", 0.0), np.float64)
         new[f"{stem}variance"] = np.asarray(np.maximum(square - mean**2, 0.0), np.float32)
     return new

@@ -41,9 +41,13 @@ class Player:
         agents: Iterable[str] = (),
         instead: dict[str, Algorithm] | None = None,
     ):
-        self.config, self.learners, self.steps, self.seed = config, learners, steps, seed
+        self.config = config
+        self.learners = learners
+        self.steps = steps
+        self.seed = seed
         self.instead = instead or {}  # who took a team's place
-        self.algorithms, self.teams = config.algorithms | self.instead, config.sides
+        self.algorithms = config.algorithms | self.instead
+        self.teams = config.sides
         self.agents = tuple(agents) or tuple(
             agent for spec in self.teams.values() for agent in spec.agents
         )
@@ -64,7 +68,9 @@ class Player:
         """New episodes begin, in all games or in these `rows` (numbers or a mask): forget the ones
         before."""
         if rows is None:
-            self.games, self.carries, self.first = 0, {}, {}
+            self.games = 0
+            self.carries = {}
+            self.first = {}
             return
         try:
             for first in self.first.values():
@@ -101,7 +107,8 @@ class Player:
         }
         batched = self._count(seen)
         # of all teams before any decides: nobody remembers a call that is refused
-        own, views = {}, {}
+        own = {}
+        views = {}
         for team, spec in self.teams.items():
             own[team] = {agent: rows for agent, (rows, _) in seen.items() if agent in spec.agents}
             if own[team]:
@@ -121,7 +128,8 @@ class Player:
             )
         for agent in given:
             if agent not in self.agents:
-                hint, known = nearest(str(agent), self.agents), ", ".join(self.agents)
+                hint = nearest(str(agent), self.agents)
+                known = ", ".join(self.agents)
                 raise ShoalError(f"there is no agent {agent!r}{hint}: this policy plays {known}")
 
     def _count(self, seen: dict[str, tuple[np.ndarray, bool]]) -> bool:
@@ -164,7 +172,8 @@ class Player:
     def team(self, name: str) -> Player:
         """One team's policy alone."""
         if name not in self.teams:
-            hint, sides = nearest(name, self.teams), ", ".join(self.teams)
+            hint = nearest(name, self.teams)
+            sides = ", ".join(self.teams)
             raise ShoalError(f"{self.config.env} has no team {name!r}{hint}: its teams are {sides}")
         return self._only(self.teams[name].agents)
 
@@ -251,12 +260,15 @@ class Player:
     def against(self, teams: Mapping[str, str | tuple[str, dict[str, Any]]]) -> Player:
         """The same player, but for teams whose place another takes: `against({"agent":
         "frozen:runs/x"})`."""
-        made, learners, instead = dict(self.algorithms), dict(self.learners), dict(self.instead)
+        made = dict(self.algorithms)
+        learners = dict(self.learners)
+        instead = dict(self.instead)
         for team, one in teams.items():
             kind, options = algorithms.parse_algorithm(one if isinstance(one, str) else one[0])
             options |= {} if isinstance(one, str) else one[1]
             if team not in self.teams:
-                hint, sides = nearest(team, self.teams), ", ".join(self.teams)
+                hint = nearest(team, self.teams)
+                sides = ", ".join(self.teams)
                 raise ShoalError(
                     f"{self.config.env} has no team {team!r}{hint}: its teams are {sides}"
                 )

@@ -26,7 +26,9 @@ from ..errors import ShoalError
 from ..nets.layers import outline
 from . import checkpoint, folder
 
-WEIGHTS, ABOUT = "weights.safetensors", "policy.json"  # inside a policy folder
+# inside a policy folder
+WEIGHTS = "weights.safetensors"
+ABOUT = "policy.json"
 
 
 class Best(NamedTuple):
@@ -72,7 +74,8 @@ def save(
         | ({"agents": list(agents)} if agents else {})
     )
     about |= {"sha256": hashlib.sha256(blob).hexdigest(), "config": config.to_json()}
-    temporary, before = _temporary(place), _before(place)
+    temporary = _temporary(place)
+    before = _before(place)
     for leftover in (temporary, before):
         shutil.rmtree(leftover, ignore_errors=True)
     try:
@@ -150,7 +153,8 @@ def _rebuilt(
 ) -> Saved:
     """Learners of these leaves, if they fit their config."""
     with files.errors_name(place):
-        config, steps = Config.of_policy(about.get("config"), trust), entry(about, "steps", int)
+        config = Config.of_policy(about.get("config"), trust)
+        steps = entry(about, "steps", int)
         agents = _agents(config, about)
         playing = [
             team
@@ -170,10 +174,8 @@ def _rebuilt(
 
 def _agents(config: Config, about: dict[str, Any]) -> tuple[str, ...]:
     """Those whose policy it is, if not all agents'."""
-    names, known = (
-        about.get("agents", []),
-        [agent for spec in config.sides.values() for agent in spec.agents],
-    )
+    names = about.get("agents", [])
+    known = [agent for spec in config.sides.values() for agent in spec.agents]
     if not isinstance(names, list) or not all(name in known for name in names):
         raise ShoalError("'agents' there must be a list of agents that play")
     return tuple(names)
@@ -193,7 +195,8 @@ def finished(run: str, origin: Any) -> Finished:
     frozen, if it was."""
     config, learners, steps = _frozen(run, origin)
     if origin:
-        config, steps = Config.of_policy(entry(origin, "config", dict)), entry(origin, "steps", int)
+        config = Config.of_policy(entry(origin, "config", dict))
+        steps = entry(origin, "steps", int)
     about = {"steps": steps, "config": config.to_json()}
     return Finished(config.env, config.algorithms, learners, config.clock(steps), about)
 

@@ -20,7 +20,9 @@ class LiveTable:
 
     def __init__(self, paths: Sequence[Path], quiet: bool = False):
         self.followers = {path: Follower(path) for path in paths}
-        self.quiet, self.told, self.said = quiet, set[Path](), time.monotonic()
+        self.quiet = quiet
+        self.told = set[Path]()
+        self.said = time.monotonic()
         self.live: Any = None
         if not quiet and on_terminal():
             from rich.live import Live

@@ -141,7 +141,8 @@ class Scheduler:
     def _stop(self, number: int, frame: Any) -> None:
         """Pass it on: a run ends cleanly at the first, at once at the second; the third leaves
         nobody the choice."""
-        self.signals, self.signal = self.signals + 1, number
+        self.signals = self.signals + 1
+        self.signal = number
         for process in list(self.running.values()):
             process.popen.send_signal(number if self.signals < 3 else signal.SIGKILL)
 

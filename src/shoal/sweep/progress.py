@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 from ..store import folder
 from ..store.metrics_file import tag
 
-FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
+FINISHED = "finished"
+STOPPED = "stopped"
+FAILED = "failed"
 
 
 class Outcome(NamedTuple):
@@ -35,7 +37,9 @@ class Follower:
     """Reads what a run logs, as it grows."""
 
     def __init__(self, path: Path):
-        self.path, self.read, self.total = path, 0, 0
+        self.path = path
+        self.read = 0
+        self.total = 0
         self.latest: dict[str, Any] = {}
         self.names: dict[str, str] = {}  # of the metric that is a team's score
 

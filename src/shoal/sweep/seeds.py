@@ -83,7 +83,8 @@ def names(content: dict[str, Any]) -> list[str]:
 
 def _workers(config: Config) -> int:
     """As asked, or one for each run where the cores are all taken by the runs."""
-    s, cores = config.settings, len(usable())
+    s = config.settings
+    cores = len(usable())
     return 1 if config.hosted and s.workers == -1 and cores < 2 * s.seeds else s.workers
 
 

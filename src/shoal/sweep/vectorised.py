@@ -89,7 +89,8 @@ class Asked(Stop):
     def _note(self, number: int, frame: Any) -> None:
         super()._note(number, frame)
         for other in self.others:
-            other.signal, other.hasty = number, True
+            other.signal = number
+            other.hasty = True
 
 
 def program(loop: Loop, iterations: int) -> Any:
@@ -115,7 +116,8 @@ class SeedBarrier:
 
     def __init__(self, parties: int):
         self.change = threading.Condition()
-        self.here, self.rounds = parties, 0
+        self.here = parties
+        self.rounds = 0
         self.arrived: dict[int, TrainState] = {}
         self.states: dict[int, TrainState] = {}  # as each place last came with it
         self.program: Any = None  # compiled
@@ -160,7 +162,8 @@ class SeedBarrier:
             )
         except Exception as error:  # each of them must hear of it
             self.moved = [error] * self.parties
-        self.arrived, self.rounds = {}, self.rounds + 1
+        self.arrived = {}
+        self.rounds = self.rounds + 1
         self.change.notify_all()
 
 
@@ -196,11 +199,13 @@ class SeedTrainer(Trainer):
     """One of the runs."""
 
     def __init__(self, config: Config, meeting: SeedBarrier, place: int):
-        self.meeting, self.place = meeting, place
+        self.meeting = meeting
+        self.place = place
         super().__init__(config, Console(quiet=True))
 
     def _loop(self) -> Loop:
-        c, s = self.config, self.config.settings
+        c = self.config
+        s = self.config.settings
         return BarrierLoop(
             c.game, c.algorithms, s.games, s.window, s.steps, c.devices, self.meeting, self.place
         )

@@ -27,7 +27,8 @@ from .random import Fixed
 
 SCALE = math.log(10) / 400  # of Elo: 400 points are odds of 10 to 1
 # Elo points at stake in one game, and in all games of one iteration together
-PER_GAME, AT_ONCE = 16.0, 128.0
+PER_GAME = 16.0
+AT_ONCE = 128.0
 RECENT = 1000.0  # games that a snapshot's record remembers
 
 
@@ -91,7 +92,10 @@ class SelfPlay(Fixed):
             raise ShoalError(
                 f"past cannot tell whose past selves to play for {team!r}, as {told}: set of"
             )
-        self.team, self.of, self.games, self.player = team, of, games, everybody[of]
+        self.team = team
+        self.of = of
+        self.games = games
+        self.player = everybody[of]
         if isinstance(self.player, Fixed):
             raise ShoalError(
                 f"past plays past selves of a team that learns, but {of!r} plays {self.player.name}"
@@ -151,7 +155,8 @@ class SelfPlay(Fixed):
     ) -> Decision:
         """Each group of games with its own snapshot; where games do not split evenly, the last one
         fills up."""
-        games, groups = len(view.first), self.config.groups
+        games = len(view.first)
+        groups = self.config.groups
         views, carries = jax.tree.map(partial(_split, groups), (view, carry))
         decide = jax.vmap(partial(self._decide, clock, greedy))
         together = decide(learner.playing, jax.random.split(key, groups), views, carries)
@@ -172,7 +177,8 @@ class SelfPlay(Fixed):
         self, learner: Pool, learners: dict[str, Any], results: Results
     ) -> tuple[Pool, Metrics]:
         """Rate who played, keep a snapshot and draw opponents where it is time to."""
-        c, now = self.config, learner.iterations + 1
+        c = self.config
+        now = learner.iterations + 1
         learner, rated = self._rated(learner, results)
         learner = self._kept(learner, self.player.acting(learners[self.of]), now % c.every == 0)
         learner = self._drawn(learner, results.ended[-1], now % c.period == 0)
@@ -216,7 +222,8 @@ class SelfPlay(Fixed):
         fresh = total(fresh)
         record = learner.record + fresh
         record = record * RECENT / jnp.maximum(record.sum(1, keepdims=True), RECENT)
-        count, score = fresh.sum(1), fresh @ jnp.array([1.0, 0.5, 0.0])
+        count = fresh.sum(1)
+        score = fresh @ jnp.array([1.0, 0.5, 0.0])
         current, rating = elo(learner.current, learner.rating, count, score)
         rated = count.sum()
         rate = jnp.where(rated > 0, score.sum() / jnp.maximum(rated, 1), learner.win_rate)

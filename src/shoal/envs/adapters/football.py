@@ -118,7 +118,8 @@ class FootballMatch:
     """One match of `left` and `right` controlled players."""
 
     def __init__(self, env: Any, left: int, right: int) -> None:
-        self.env, self.counts = env, {"left": left} | ({"right": right} if right else {})
+        self.env = env
+        self.counts = {"left": left} | ({"right": right} if right else {})
         # All see the whole field, so a state is what one player sees, with every controlled player
         # marked in it.
         state = SIZE + (ACTIVE.stop - ACTIVE.start if right else 0)
@@ -166,7 +167,8 @@ class FootballMatch:
     def _moment(self, obs: Any, reward: Any, ended: bool, over: bool) -> MatchStep:
         obs = np.reshape(np.asarray(obs, np.float32), (-1, SIZE))
         rewards = np.reshape(np.asarray(reward, np.float32), -1)
-        glances, start = {}, 0
+        glances = {}
+        start = 0
         for team, count in self.counts.items():
             own = slice(start, start + count)
             alive = obs[own, ACTIVE].any(-1)  # one who was sent off has nobody to control

@@ -87,7 +87,8 @@ class GymMatch:
             raise Broken(f"reset of {rules.GYM} takes a seed: write {rules.RESET}") from error
 
     def _moment(self, obs: Any, info: Any, news: EnvStep) -> MatchStep:
-        seen, told = self._by_agent(obs), info.get(MASK) if isinstance(info, dict) else None
+        seen = self._by_agent(obs)
+        told = info.get(MASK) if isinstance(info, dict) else None
         masks = {} if told is None else self._by_agent(told)
         for agent, value in seen.items():
             if self.roster.seats[agent].reader.masked:

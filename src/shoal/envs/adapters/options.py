@@ -66,8 +66,12 @@ class Limited:
     """A match that is cut after so many steps."""
 
     def __init__(self, match: Match, limit: int):
-        self.match, self.limit, self.taken = match, limit, 0
-        self.teams, self.render, self.close = match.teams, match.render, match.close
+        self.match = match
+        self.limit = limit
+        self.taken = 0
+        self.teams = match.teams
+        self.render = match.render
+        self.close = match.close
 
     def reset(self, seed: int) -> MatchStep:
         self.taken = 0
@@ -84,7 +88,8 @@ class Swapped:
     when they have."""
 
     def __init__(self, match: Match):
-        names, specs = list(match.teams), list(match.teams.values())
+        names = list(match.teams)
+        specs = list(match.teams.values())
         if (
             len(specs) != 2
             or replace(specs[0], agents=()) != replace(specs[1], agents=())
@@ -94,12 +99,14 @@ class Swapped:
                 f"swap needs two teams of equal agents, and here play"
                 f" {', '.join(names)}: leave it out."
             )
-        self.match, self.swapped = match, False
+        self.match = match
+        self.swapped = False
         self.teams = {
             team: replace(spec, state=spec.state + 1) for team, spec in match.teams.items()
         }
         self.other = dict(zip(names, reversed(names), strict=True))
-        self.render, self.close = match.render, match.close
+        self.render = match.render
+        self.close = match.close
 
     def reset(self, seed: int) -> MatchStep:
         self.swapped = seed % 2 == 1

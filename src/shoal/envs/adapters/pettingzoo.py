@@ -92,7 +92,8 @@ class World:
 
     def masks(self, obs: Mapping[Any, Any], infos: Any) -> dict[Any, Any]:
         """Who may do what, where the environment tells it."""
-        infos, seats = infos if isinstance(infos, Mapping) else {}, self.roster.seats
+        infos = infos if isinstance(infos, Mapping) else {}
+        seats = self.roster.seats
         if not self.roster.masked and not any(infos.values()):
             return {}  # as most do
         told = {

@@ -45,8 +45,10 @@ class TurnsMatch(World):
         )
 
     def _instant(self, rewards: Mapping[Any, Any]) -> MatchStep:
-        terminated, truncated = self._told("termination"), self._told("truncation")
-        live, last = self._living(), {}
+        terminated = self._told("termination")
+        truncated = self._told("truncation")
+        live = self._living()
+        last = {}
         if live:
             last = {
                 agent: self.env.observe(agent)

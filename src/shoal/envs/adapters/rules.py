@@ -13,7 +13,9 @@ from gymnasium import spaces
 from ...errors import ShoalError
 from ..host.match import Broken
 
-PARALLEL, TURNS, GYM = "PettingZoo's ParallelEnv", "PettingZoo's AECEnv", "Gymnasium's Env"
+PARALLEL = "PettingZoo's ParallelEnv"
+TURNS = "PettingZoo's AECEnv"
+GYM = "Gymnasium's Env"
 RESET = "def reset(self, seed=None, options=None)"
 
 

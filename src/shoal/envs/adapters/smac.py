@@ -35,7 +35,8 @@ class SmacMatch:
             raise ShoalError(
                 f"{type(env).__name__} lacks {', '.join(missing)}, which SMAC's interface has."
             )
-        self.env, self.limit = env, int(how.limit)
+        self.env = env
+        self.limit = int(how.limit)
         self.taken = 0  # steps of this episode
         self.alive = np.zeros(0, bool)
         self.informs = False  # it has ever told anything in its info
@@ -72,7 +73,8 @@ class SmacMatch:
                 f"step of SMAC's interface gives reward, terminated and an info dictionary, not"
                 f" {answer!r}"[:300]
             )
-        reward, info = answer[0], answer[2]
+        reward = answer[0]
+        info = answer[2]
         terminated = rules.flag(answer[1], "terminated")
         self.taken += 1
         if terminated and self.informs and not info:

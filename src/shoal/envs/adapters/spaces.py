@@ -114,7 +114,8 @@ class Reader:
 
 def reader(agent: str, space: spaces.Space, strict: bool = False) -> Reader:
     """How to read the observations of an agent with that space."""
-    masked, key = isinstance(space, spaces.Dict) and MASK in space.spaces, ""
+    masked = isinstance(space, spaces.Dict) and MASK in space.spaces
+    key = ""
     if isinstance(space, spaces.Dict) and masked:
         rest = {name: part for name, part in space.spaces.items() if name != MASK}
         key = next(iter(rest)) if len(rest) == 1 else ""

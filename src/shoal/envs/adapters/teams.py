@@ -129,7 +129,8 @@ class Roster:
         return MatchStep(teams, self._joined(teams) if state is None else state, news.over)
 
     def _glance(self, team: str, line: list[Seat], news: EnvStep) -> TeamStep:
-        spec, legal = self.teams[team], self.legal[team].copy()
+        spec = self.teams[team]
+        legal = self.legal[team].copy()
         obs = np.zeros((spec.n, spec.obs), np.uint8 if spec.pixels else np.float32)
         alive = [seat.agent in news.alive for seat in line]
         for seat, present in zip(line, alive, strict=True):
@@ -174,7 +175,8 @@ def fates(
 ) -> tuple[set[Any], dict[Any, float]]:
     """Who is alive after a step, and the discounts: an agent that ends by itself dies; at a cut end
     nobody does."""
-    alive, discounts = set(live), dict.fromkeys(live, 1.0)
+    alive = set(live)
+    discounts = dict.fromkeys(live, 1.0)
     for agent in before:
         if agent in alive:
             continue
@@ -194,7 +196,8 @@ def _spec(team: str, line: list[Seat], state: int, leaves: bool) -> Spec:
             f"The agents of team {team} see images of different shapes, or not all see images: "
             "split the team with --env.teams, or wrap the environment."
         )
-    sizes, widths = [seat.reader.size for seat in line], [seat.writer.size for seat in line]
+    sizes = [seat.reader.size for seat in line]
+    widths = [seat.writer.size for seat in line]
     return Spec(
         agents=tuple(str(seat.agent) for seat in line),
         obs=max(sizes),

@@ -57,7 +57,10 @@ class Arena:
         halted: Callable[[], bool] = never,
         alone: Alone | None = None,
     ):
-        self.env, self.games, self.halted, self.alone = env, games, halted, alone
+        self.env = env
+        self.games = games
+        self.halted = halted
+        self.alone = alone
         self.memory = reserve(room(env.teams, games))
         self.arrays = shared(self.memory, env.teams, games)  # see `host.layout`
         self.cut = np.zeros(games, bool)  # episodes that are not to go on
@@ -189,7 +192,10 @@ class Worker:
     played are lost."""
 
     def __init__(self, arena: Arena, part: range, seed: int, patience: float):
-        self.arena, self.part, self.seed, self.patience = arena, part, seed, patience
+        self.arena = arena
+        self.part = part
+        self.seed = seed
+        self.patience = patience
         self.under_way = np.zeros(len(part), bool)  # episodes that would be lost
         self.process: Watched | None = None  # once it has started
         self.ready = False
@@ -200,7 +206,8 @@ class Worker:
 
     def start(self) -> Watched:
         """Start the process; it says when it is ready."""
-        env, memory = self.arena.env, self.arena.memory.fileno()
+        env = self.arena.env
+        memory = self.arena.memory.fileno()
         about = {
             "task": "play",
             "env": env.name,
@@ -212,7 +219,8 @@ class Worker:
             "seed": self.seed,
             "memory": memory,
         }
-        self.ready, self.process = False, Watched(about, [memory])
+        self.ready = False
+        self.process = Watched(about, [memory])
         return self.process
 
     def go(self) -> None:
@@ -287,7 +295,8 @@ class Worker:
         game = busy[0] if busy else self.part.start
         for name in ("busy", "making"):
             arrays[name][self.games] = False
-        episode, step = int(arrays["episode"][game]), int(arrays["taken"][game])
+        episode = int(arrays["episode"][game])
+        step = int(arrays["taken"][game])
         about = (game, episode, seed_of(self.seed, game, episode), step)
         return Fault(self.arena.env.name, *about, f"{lost}\n{self.process.said()}")
 

@@ -24,7 +24,9 @@ from typing import Any, NoReturn
 CLOSING = 2.0  # seconds a worker has to end by itself when it is asked to
 LEAVING = 0.5  # and what it has started, once it has ended
 SWEEPING = 5.0  # after so long what cannot be ended is left
-DEATH_SIGNAL, SUBREAPER = 1, 36  # of Linux's prctl
+# of Linux's prctl
+DEATH_SIGNAL = 1
+SUBREAPER = 36
 FORWARDED = signal.SIGUSR1  # where is it? (`watched.py`)
 
 
@@ -58,7 +60,9 @@ class Guard:
     HEARD = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, FORWARDED)
 
     def __init__(self, orders: int):
-        self.orders, self.child, self.told = orders, 0, False
+        self.orders = orders
+        self.child = 0
+        self.told = False
         self.bell, ring = os.pipe()
         os.set_blocking(ring, False)
         signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
@@ -105,7 +109,8 @@ class Guard:
 
     def _sweep(self, patience: float) -> list[str]:
         """End what the child has left, if it does not end by itself; what that was."""
-        since, left = time.monotonic(), []
+        since = time.monotonic()
+        left = []
         while there := self._there():
             spent = time.monotonic() - since
             if spent > patience:
@@ -135,7 +140,8 @@ class Guard:
 def descendants(pid: int) -> dict[int, str]:
     """The processes that a process has started, and those that they have, by number: their names.
     Only on Linux."""
-    parents, names = {}, {}
+    parents = {}
+    names = {}
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError):  # it has ended meanwhile
             name, _, facts = (
@@ -143,8 +149,10 @@ def descendants(pid: int) -> dict[int, str]:
             )
             state, parent = facts.split()[:2]
             if state not in "ZX":
-                parents[int(place.name)], names[int(place.name)] = int(parent), name
-    found, fresh = {}, {pid}
+                parents[int(place.name)] = int(parent)
+                names[int(place.name)] = name
+    found = {}
+    fresh = {pid}
     while fresh:
         fresh = {
             child for child, parent in parents.items() if parent in fresh and child not in found

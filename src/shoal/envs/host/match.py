@@ -157,7 +157,9 @@ def unlike(agreed: dict[str, Spec], found: dict[str, Spec]) -> str:
     for team, spec in agreed.items():
         # others may be older than what they tell
         for fact in (each for each in fields(spec) if each.compare):
-            name, told, now = fact.name, getattr(spec, fact.name), getattr(found[team], fact.name)
+            name = fact.name
+            told = getattr(spec, fact.name)
+            now = getattr(found[team], fact.name)
             if now != told:
                 return (
                     f"team {team!r} has the {FACTS.get(name, name)} {_told(now)}, where it had"

@@ -26,7 +26,8 @@ def layout(teams: dict[str, Spec], games: int) -> dict[str, tuple[tuple[int, ...
         "shown": ((games,), np.bool_),  # it is to be drawn
     }
     for team, spec in teams.items():
-        agents, size = (games, spec.n), spec.action.size
+        agents = (games, spec.n)
+        size = spec.action.size
         arrays |= {
             f"{team}/obs": ((*agents, spec.obs), np.uint8 if spec.pixels else np.float32),
             f"{team}/legal": ((*agents, size), np.bool_),
@@ -43,7 +44,9 @@ def layout(teams: dict[str, Spec], games: int) -> dict[str, tuple[tuple[int, ...
 def shared(memory: IO[bytes], teams: dict[str, Spec], games: int) -> dict[str, np.ndarray]:
     """The arrays of `layout` in a file that several processes have open; all zeros when it is
     new."""
-    arrays, offset, size = {}, 0, room(teams, games)
+    arrays = {}
+    offset = 0
+    size = room(teams, games)
     if os.fstat(memory.fileno()).st_size < size:
         memory.truncate(size)
     block = mmap.mmap(memory.fileno(), size)

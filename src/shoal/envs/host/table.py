@@ -37,12 +37,10 @@ class Table:
     """Plays some of the games whose arrays it is given."""
 
     def __init__(self, env: Hosted, arrays: dict[str, np.ndarray], games: range, seed: int):
-        self.env, self.arrays, self.games, self.seed = (
-            replace(env, told=env.teams),
-            arrays,
-            games,
-            seed,
-        )
+        self.env = replace(env, told=env.teams)
+        self.arrays = arrays
+        self.games = games
+        self.seed = seed
         self.matches: dict[int, Match] = {}
         self.owner = os.getpid()
         self.watched = arrays["state"].size > 0
@@ -166,12 +164,14 @@ class Table:
                     )
         if self.watched:
             self._put(self.arrays["state"], game, moment.state, "the state", ())
-        self.arrays["first"][game], self.arrays["over"][game] = first, moment.over
+        self.arrays["first"][game] = first
+        self.arrays["over"][game] = moment.over
 
     def _put(
         self, place: np.ndarray, game: int, value: np.ndarray, what: str, agents: tuple[str, ...]
     ) -> None:
-        kept, value = place[game], np.asarray(value)
+        kept = place[game]
+        value = np.asarray(value)
         if value.shape != kept.shape:
             whose = f" the {len(agents)} agents" if agents else ""
             raise Broken(f"{what}{whose} has shape {value.shape}, where {kept.shape} was promised")

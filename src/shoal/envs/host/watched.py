@@ -45,7 +45,9 @@ class Lost(Exception):
     """A process that will answer no more."""
 
     def __init__(self, end: str, seconds: float = 0.0, call: str = ""):
-        self.end, self.seconds, self.call = end, seconds, call
+        self.end = end
+        self.seconds = seconds
+        self.call = call
         where = f", in {call}" if call else ""
         silent = f"it did not answer for {seconds:g} seconds{where}"
         super().__init__(silent if seconds else f"its process {end}")
@@ -64,8 +66,10 @@ class Watched:
     """Such a process. On Linux it ends, with all that it has started, however we end."""
 
     def __init__(self, about: dict[str, Any], share: Sequence[int] = ()):
-        (orders, self.orders), (self.answers, answers) = os.pipe(), os.pipe()
-        self.pipes, self.heard = [self.orders, self.answers], b""
+        (orders, self.orders) = os.pipe()
+        (self.answers, answers) = os.pipe()
+        self.pipes = [self.orders, self.answers]
+        self.heard = b""
         self.complaints: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115 open until it ends
         self.process: subprocess.Popen | None = None
         try:
@@ -119,7 +123,8 @@ class Watched:
         said = json.loads(line)
         if isinstance(said, dict) and "error" in said:
             error = ShoalError(said["error"])
-            error.detail, error.exit_code = said["detail"], said["exit_code"]
+            error.detail = said["detail"]
+            error.exit_code = said["exit_code"]
             raise error
         return said
 
@@ -156,7 +161,9 @@ class Watched:
     def _line(
         self, patience: Callable[[], float], pulse: Callable[[], Any], halted: Callable[[], bool]
     ) -> bytes:
-        was, since, asked = pulse(), time.monotonic(), 0.0
+        was = pulse()
+        since = time.monotonic()
+        asked = 0.0
         while b"\n" not in self.heard:
             if select.select(
                 [self.answers], [], [], min(max(since + patience() - time.monotonic(), 0.0), GLANCE)
@@ -174,14 +181,16 @@ class Watched:
             if now - since >= patience():
                 if was == pulse():
                     raise self._silence(patience())
-                was, since = pulse(), now
+                was = pulse()
+                since = now
         line, _, self.heard = self.heard.partition(b"\n")
         return line
 
     def _silence(self, seconds: float) -> Lost:
         """Where it is while it says nothing: asked for, it writes it to its complaints."""
         assert self.process, "it was never started"
-        before, end = os.fstat(self.complaints.fileno()).st_size, time.monotonic() + CLOSING
+        before = os.fstat(self.complaints.fileno()).st_size
+        end = time.monotonic() + CLOSING
         self.process.send_signal(FORWARDED)
         while time.monotonic() < end and not FRAME.search(self.said(before)):
             time.sleep(0.02)

@@ -39,7 +39,8 @@ class _Voice:
     """Answers with lines."""
 
     def __init__(self, answers: int):
-        self.answers, self.owner = answers, os.getpid()
+        self.answers = answers
+        self.owner = os.getpid()
 
     def __call__(self, what: Any) -> None:
         if os.getpid() != self.owner:  # an environment has forked, and its child came back here

@@ -20,9 +20,12 @@ class Gymnax(JaxGame):
     """A game of gymnax: a team of one."""
 
     def __init__(self, name: str, env: Any, params: Any) -> None:
-        self.name, self.env, self.params = f"gymnax:{name}", env, params
+        self.name = f"gymnax:{name}"
+        self.env = env
+        self.params = params
         obs, _ = jax.eval_shape(env.reset_env, jax.random.PRNGKey(0), params)
-        space, size = env.action_space(params), math.prod(obs.shape)
+        space = env.action_space(params)
+        size = math.prod(obs.shape)
         self.shape = space.shape
         action = space_of(space, self.name)
         self.teams = {ALONE: Spec((f"{ALONE}_0",), size, size, action, joined=True)}
@@ -32,7 +35,8 @@ class Gymnax(JaxGame):
         return world, self._opening({ALONE: row(obs)[None]}, self._legal(), row(obs))
 
     def move(self, key: Array, world: Any, actions: dict[str, Array]) -> tuple[Any, Seen]:
-        action, space = actions[ALONE][0], self.teams[ALONE].action
+        action = actions[ALONE][0]
+        space = self.teams[ALONE].action
         if isinstance(space, Box):
             action = action.clip(jnp.asarray(space.low), jnp.asarray(space.high)).reshape(
                 self.shape

@@ -42,7 +42,8 @@ class Jaxmarl(JaxGame):
     coloured = True  # teams are drawn in our colours
 
     def __init__(self, name: str, env: Any, one_team: bool = False) -> None:
-        self.name, self.env = f"jaxmarl:{name}", env
+        self.name = f"jaxmarl:{name}"
+        self.env = env
         obs, world = jax.eval_shape(env.reset, jax.random.PRNGKey(0))
         if not isinstance(obs, dict) or any(
             getattr(obs.get(agent), "shape", None) is None for agent in env.agents
@@ -66,10 +67,8 @@ class Jaxmarl(JaxGame):
             self.limit = int(env.max_steps)
 
     def _spec(self, agents: list[str], state: int) -> Spec:
-        sizes, spaces = (
-            [self.sizes[agent] for agent in agents],
-            [self.spaces[agent] for agent in agents],
-        )
+        sizes = [self.sizes[agent] for agent in agents]
+        spaces = [self.spaces[agent] for agent in agents]
         names = tuple(str(agent) for agent in agents)
         acts = [space.size for space in spaces]
         action = widest(spaces, self.name)

@@ -25,7 +25,8 @@ class Jumanji(JaxGame):
     """A game of jumanji: a team of its agents, or of one who makes all choices at once."""
 
     def __init__(self, name: str, env: Any) -> None:
-        self.name, self.env = f"jumanji:{name}", env
+        self.name = f"jumanji:{name}"
+        self.env = env
         world, step = jax.eval_shape(env.reset, jax.random.PRNGKey(0))
         self.shape = tuple(env.action_spec.shape)
         agents = getattr(env, "num_agents", None)

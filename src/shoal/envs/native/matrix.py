@@ -88,8 +88,10 @@ class MatrixGame(Game):
             )
         ]
         for row, column in np.ndindex(rows, columns):
-            low, high = (column + 0.04, -row - 0.96), (column + 0.96, -row - 0.04)
-            chosen, earned = joint[:2] == [row, column], own[:, row, column]
+            low = (column + 0.04, -row - 0.96)
+            high = (column + 0.96, -row - 0.04)
+            chosen = joint[:2] == [row, column]
+            earned = own[:, row, column]
             tone = ("soft", "goal", "bad")[int(np.sign(earned[0]))]
             shapes.append(Patch(low, high, tone, 0.14 + 0.46 * chosen))
             shapes += [Patch(low, high, "ink", hollow=True)] if chosen else []

@@ -41,7 +41,8 @@ class Tiny(Game):
     def scene(self, world: Any, actions: dict[str, np.ndarray]) -> Scene:
         """Each agent with what it did, what that earned, and what it sees now."""
         one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[..., None], world)
-        seen, earned = self.observe(one)["agent"][..., 0], self.reward(one)["agent"][:, 0]
+        seen = self.observe(one)["agent"][..., 0]
+        earned = self.reward(one)["agent"][:, 0]
         alive = self.alive(one)
         shapes: list = []
         for i in range(self.n):

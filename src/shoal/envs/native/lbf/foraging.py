@@ -238,7 +238,8 @@ class Foraging(GridGame):
         ahead = world.place + jnp.stack(step, axis=1)
         size = np.array([self.rows, self.columns])[:, None]
         inside = ((ahead >= 0) & (ahead < size)).all(1)
-        cell, food = self._number(ahead), self._number(world.food)
+        cell = self._number(ahead)
+        food = self._number(world.food)
         blocked = either(
             (cell == food[j]) & (world.amount[j] > 0) for j in range(self.max_num_food)
         )
@@ -341,7 +342,8 @@ class Foraging(GridGame):
             for at, amount in zip(world.food, world.amount, strict=True)
             if amount
         ]
-        players, loading = [], []
+        players = []
+        loading = []
         for i, (at, level) in enumerate(zip(world.place, world.level, strict=True)):
             x, y = self._middle(at)
             # two may share a cell

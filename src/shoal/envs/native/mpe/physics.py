@@ -203,7 +203,8 @@ class Particles(Game):
                 zip(self.landmarks, world.fixed, strict=True), key=lambda pair: -pair[0].size
             )
         ]
-        ways, rings = [], []
+        ways = []
+        rings = []
         for goal, seekers in self.aims(world):
             rings.append(
                 Disc(world.fixed[goal], self.landmarks[goal].size + 0.04, "goal", hollow=True)
@@ -224,7 +225,8 @@ class Particles(Game):
     def _words(self, word: Any) -> dict[str, str]:
         """The word that each speaker has said loudest, as a letter; nothing of those who are
         silent."""
-        said, start = {}, 0
+        said = {}
+        start = 0
         for agent in self.agents:
             own = word[start : start + agent.words]
             start += agent.words

@@ -38,22 +38,23 @@ class SimpleCrypto(Particles):
     def observe(self, world: World) -> dict[str, Array]:
         message, key = (tint(goal, WORDS) for goal in world.goal)
         heard = world.word[2 * WORDS :]
-        bob, alice = jnp.concatenate([key, heard]), jnp.concatenate([message, key])
+        bob = jnp.concatenate([key, heard])
+        alice = jnp.concatenate([message, key])
         return {"adversary": heard[None], "agent": padded([bob, alice])}
 
     def reward(self, world: World) -> dict[str, Array]:
         message = tint(world.goal[0], WORDS)
-        eve, bob = (
-            _error(world.word[:WORDS], message),
-            _error(world.word[WORDS : 2 * WORDS], message),
-        )
+        eve = _error(world.word[:WORDS], message)
+        bob = _error(world.word[WORDS : 2 * WORDS], message)
         return {"adversary": -eve[None], "agent": jnp.stack([eve - bob] * 2)}
 
     def scene(self, world: World, actions: dict[str, np.ndarray]) -> Scene:
         """Who says what to whom: nobody moves, so places have no meaning."""
         message, key = (letter(int(goal)) for goal in world.goal)
         said = self._words(world.word)
-        alice, bob, eve = SEATS["alice_0"], SEATS["bob_0"], SEATS["eve_0"]
+        alice = SEATS["alice_0"]
+        bob = SEATS["bob_0"]
+        eve = SEATS["eve_0"]
         tapped = Line([(0.0, alice[1]), eve], "adversary", 1.5, 0.6, dashed=True)
         notes = {
             alice: f"message {message}, key {key}",

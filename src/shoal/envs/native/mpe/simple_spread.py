@@ -50,10 +50,8 @@ class SimpleSpread(Nearsighted):
 
     @cached_property
     def agents(self) -> tuple[Agent, ...]:
-        landmarks, others = (
-            self.num_landmark_neighbors or self.N,
-            self.num_agent_neighbors or self.N - 1,
-        )
+        landmarks = self.num_landmark_neighbors or self.N
+        others = self.num_agent_neighbors or self.N - 1
         obs = 4 + 2 * landmarks + (2 + WORDS) * others
         return tuple(Agent(f"agent_{i}", "agent", obs, SIZE, collides=True) for i in range(self.N))
 
@@ -62,7 +60,8 @@ class SimpleSpread(Nearsighted):
         return (Landmark(),) * self.N
 
     def observe(self, world: World) -> dict[str, Array]:
-        landmarks, others = self.near_landmarks(world), self.near_agents(world)
+        landmarks = self.near_landmarks(world)
+        others = self.near_agents(world)
         silence = jnp.zeros((self.N, WORDS * others.shape[1], world.pos.shape[-1]))
         return {
             "agent": jnp.concatenate(

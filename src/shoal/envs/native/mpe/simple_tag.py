@@ -24,7 +24,9 @@ from .physics import (
     without_self,
 )
 
-HUNTER, PREY = 0.075, 0.05  # sizes
+# sizes
+HUNTER = 0.075
+PREY = 0.05
 PREY_PACE = (0.5, 0.75, 1.0)  # of full speed, by curriculum stage
 
 
@@ -56,11 +58,13 @@ class SimpleTag(Nearsighted):
 
     @cached_property
     def agents(self) -> tuple[Agent, ...]:
-        hunters, preys = self.num_adversaries, self.num_good
+        hunters = self.num_adversaries
+        preys = self.num_good
         seen = 4 + 2 * (self.num_landmark_neighbors or self.num_obstacles)
         if self.num_agent_neighbors is None:
             seen += 2 * (hunters + preys - 1)
-            hunter, prey = seen + 2 * preys, seen + 2 * (preys - 1)
+            hunter = seen + 2 * preys
+            prey = seen + 2 * (preys - 1)
         else:
             hunter = prey = seen + 4 * self.num_agent_neighbors
         pace = PREY_PACE[self.curriculum_stage] if self.curriculum else 1.0
@@ -89,12 +93,14 @@ class SimpleTag(Nearsighted):
         ]
         if self.num_agent_neighbors is None:
             velocity = others(world.vel)
-            hunter, prey = velocity[:n, n - 1 :], velocity[n:, n:]
+            hunter = velocity[:n, n - 1 :]
+            prey = velocity[n:, n:]
         else:
             preys = world.vel.at[:n].set(0.0)
             offset = without_self(relative(world.pos, world.pos))
             velocity = nearest(offset, others(preys), self.num_agent_neighbors)
-            hunter, prey = velocity[:n], velocity[n:]
+            hunter = velocity[:n]
+            prey = velocity[n:]
         return {
             "adversary": jnp.concatenate([part[:n] for part in seen] + [flat(hunter)], axis=1),
             "agent": jnp.concatenate([part[n:] for part in seen] + [flat(prey)], axis=1),

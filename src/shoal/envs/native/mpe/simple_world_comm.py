@@ -23,7 +23,11 @@ from .physics import (
     without_self,
 )
 
-HUNTER, PREY, FOOD, FOREST = 0.075, 0.045, 0.03, 0.3  # sizes
+# sizes
+HUNTER = 0.075
+PREY = 0.045
+FOOD = 0.03
+FOREST = 0.3
 WORDS = 4
 
 
@@ -57,9 +61,11 @@ class SimpleWorldComm(Particles):
 
     @cached_property
     def agents(self) -> tuple[Agent, ...]:
-        hunters, preys = self.num_adversaries, self.num_good
+        hunters = self.num_adversaries
+        preys = self.num_good
         seen = 4 + 2 * len(self.landmarks) + 2 * (hunters + preys - 1) + self.num_forests
-        hunter, prey = seen + 2 * preys + WORDS, seen + 2 * (preys - 1)
+        hunter = seen + 2 * preys + WORDS
+        prey = seen + 2 * (preys - 1)
         return (
             Agent("leadadversary_0", "adversary", hunter, HUNTER, 3.0, 1.0, True, WORDS),
             *(
@@ -97,8 +103,10 @@ class SimpleWorldComm(Particles):
         }
 
     def reward(self, world: World) -> dict[str, Array]:
-        n, obstacles = self.num_adversaries, self.num_obstacles
-        hunters, preys = world.pos[:n], world.pos[n:]
+        n = self.num_adversaries
+        obstacles = self.num_obstacles
+        hunters = world.pos[:n]
+        preys = world.pos[n:]
         gap = length(relative(preys, hunters))
         touch = gap < HUNTER + PREY
         to_food = length(relative(preys, world.fixed[obstacles : obstacles + self.num_food]))

@@ -23,7 +23,8 @@ class Floor(NamedTuple):
 def floor(shelf_rows: int, shelf_columns: int, column_height: int) -> Floor:
     """Blocks of shelves two wide between highways, two goals in the middle of the last row, a free
     way up from them."""
-    rows, columns = (column_height + 1) * shelf_rows + 2, AISLE * shelf_columns + 1
+    rows = (column_height + 1) * shelf_rows + 2
+    columns = AISLE * shelf_columns + 1
     y, x = np.indices((rows, columns))
     middle = (x == columns // 2 - 1) | (x == columns // 2)
     queue = middle & (y > rows - (column_height + 3))

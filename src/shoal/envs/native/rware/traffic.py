@@ -28,9 +28,11 @@ def movers(here: Array, goal: Array) -> Array:
         queue = 1 + jnp.where(behind, queue[:, None], 0).max(0)
     rivals = (goal[:, None] == goal) & wants[:, None] & wants  # [i,j,B] both want the same cell
     lower = np.tri(here.shape[0], k=-1, dtype=bool)[..., None]  # j has a lower number than i
-    longer, equal = queue > queue[:, None], queue == queue[:, None]
+    longer = queue > queue[:, None]
+    equal = queue == queue[:, None]
     able = wants & ~swaps & ~(rivals & (longer | (equal & lower))).any(1)
-    empty, moves = ~behind.any(1), able
+    empty = ~behind.any(1)
+    moves = able
     for _ in rounds:
         moves = able & (empty | (behind & moves).any(1))
     return moves

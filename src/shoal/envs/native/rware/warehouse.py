@@ -168,7 +168,8 @@ class Warehouse(GridGame):
 
     def _number(self, place: Any) -> Any:
         """The number of a cell `[…,2,B]` on the board padded by the range of the sensors."""
-        row, column = place[..., 0, :], place[..., 1, :]
+        row = place[..., 0, :]
+        column = place[..., 1, :]
         return (row + self.sensor_range) * self._stride + column + self.sensor_range
 
     @cached_property
@@ -184,7 +185,8 @@ class Warehouse(GridGame):
     def _on_highway(self, place: Array) -> Array:
         """`[N,B]`: reckoned, as looking it up takes longer."""
         rows, columns = self.floor.highway.shape
-        row, column = place[:, 0], place[:, 1]
+        row = place[:, 0]
+        column = place[:, 1]
         middle = (column == columns // 2 - 1) | (column == columns // 2)
         queue = middle & (row > rows - (self.column_height + 3))
         return (
@@ -198,7 +200,8 @@ class Warehouse(GridGame):
 
     def start(self, key: Array, games: int) -> World:
         key_place, key_way, key_queue = jax.random.split(key, 3)
-        n, (rows, columns) = self.n_agents, self.floor.highway.shape
+        n = self.n_agents
+        (rows, columns) = self.floor.highway.shape
         cell = distinct(key_place, n, rows * columns, games)
         none = jnp.zeros((n, games), jnp.int32)
         world = World(
@@ -236,7 +239,8 @@ class Warehouse(GridGame):
     def act(self, world: World, action: Array) -> World:
         """The world after everybody's actions `[N,B]`, before anything is delivered."""
         move = action >> self.msg_bits
-        goal, here = self._goal(world, move), self._number(world.place)
+        goal = self._goal(world, move)
+        here = self._number(world.place)
         cells = jnp.concatenate([here, self._number(goal)])
         under, ahead = jnp.split(_look_up(world.stands, cells), 2)
         free = (world.load == 0) | (ahead == 0)  # one who carries a shelf cannot pass under another
@@ -324,7 +328,8 @@ class Warehouse(GridGame):
         found = reduce(
             jnp.add, (jnp.where(cells == here[i], code[i], 0) for i in range(self.n_agents))
         )
-        robot, code = found > 0, jnp.maximum(found - 1, 0)
+        robot = found > 0
+        code = jnp.maximum(found - 1, 0)
         words = [code >> (2 + bit) & 1 for bit in range(self.msg_bits)]
         standing = _look_up(world.stands, cells.reshape(-1, cells.shape[-1])).reshape(cells.shape)
         shelf = standing + (code >> (2 + self.msg_bits))
@@ -337,7 +342,8 @@ class Warehouse(GridGame):
         """Requested shelves are coloured; a robot's stroke shows where it faces, a frame around it
         what it carries."""
         rows, columns = self.floor.highway.shape
-        low, high = (-0.3, -0.3), (columns + 0.3, rows + 0.8)
+        low = (-0.3, -0.3)
+        high = (columns + 0.3, rows + 0.8)
         field: list = [Patch((0, 0), (columns, rows), "field"), *cell_lines(rows, columns)]
         for goal in self.floor.goals:
             field.append(self._square(goal, 0.5, "goal", 0.35))
@@ -389,7 +395,8 @@ def _put(stands: Array, cells: Array, shelves: Array) -> Array:
 def _turned(way: Array, move: Array) -> Array:
     """`[N,B]` where each faces after its move: up, down, left and right are 0 to 3."""
     upright = way < 2
-    left, right = jnp.where(upright, way + 2, 3 - way), jnp.where(upright, 3 - way, way - 2)
+    left = jnp.where(upright, way + 2, 3 - way)
+    right = jnp.where(upright, 3 - way, way - 2)
     return jnp.where(move == LEFT, left, jnp.where(move == RIGHT, right, way))
 
 
