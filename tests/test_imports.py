@@ -14,7 +14,7 @@ import shoal
 
 SOURCE = Path(shoal.__file__).parent
 ROOMS = (  # in order
-    ("errors", "types", "devices", "files"),
+    ("errors", "types", "devices", "files", "plugins", "source"),
     ("render",),
     ("nets",),
     ("learning",),
@@ -22,6 +22,7 @@ ROOMS = (  # in order
     ("envs",),
     ("config",),
     ("engine",),
+    ("testing",),
     ("store",),
     ("monitor",),
     ("run",),

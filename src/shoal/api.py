@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import algorithms
+from . import algorithms, envs, plugins
 from .config import presets
 from .config.config import Config, opened, parts
 from .config.fields import fill
 from .config.fitting import Asked, fitted
 from .config.settings import Settings
-from .config.trust import trusted
+from .config.trust import of_files, trusted
 from .devices import setup
 from .errors import ShoalError, nearest
 from .monitor.callbacks import Callback
@@ -30,36 +30,46 @@ SETTINGS = [option.name for option in dataclasses.fields(Settings)]
 
 
 def train(
-    *ids: str,
-    teams: dict[str, str | tuple[str, dict[str, Any]]] | None = None,
+    *ids: Any,
+    teams: dict[str, Any] | None = None,
     env: dict[str, Any] | None = None,
     preset: bool = True,
     quiet: bool = False,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Sequence[Callback | type[Callback]] = (),
+    trust: bool = False,
     **options: Any,
 ) -> Result:
     """`train("mappo", "mpe/simple_spread", steps=2e6, env={"N": 5}, lr=1e-3)`, or
     `train("mpe/simple_tag", teams={"adversary": "coma", "agent": ("ppo", {"lr": 1e-3})})`; options
-    are the run's and the algorithm's."""
+    are the run's and the algorithm's.
+
+    An algorithm or torso of one's own may be given as its class, a game as an object of it or as
+    its class: `train(Mine, Chase(size=8), torso=Attention)`. `trust` lets folders that options
+    lead to name code of their own."""
     setup()
     if len(ids) != (1 if teams else 2):
         raise ShoalError(
             "give an algorithm and an environment, or an environment and teams={team: algorithm}"
         )
-    if teams:
-        config, told = _several(ids[0], teams, env or {}, preset, options)
-    else:
-        config, told = _one(ids[0], ids[1], env or {}, preset, options)
+    classes = [plugins.hold(one) for one in _listed(callbacks) if isinstance(one, type)]
+    options |= {"callbacks": ",".join(classes)} if classes else {}
+    objects = [one for one in _listed(callbacks) if not isinstance(one, type)]
+    env_id, env = _environment(ids[-1], env or {})
+    with of_files(trusted(trust)):
+        if teams:
+            config, told = _several(env_id, teams, env, preset, options)
+        else:
+            config, told = _one(_algorithm(ids[0]), env_id, env, preset, options)
     for sentence in () if quiet else told:
         tell(sentence)
     if config.settings.seeds > 1:
-        if callbacks:
+        if objects:
             raise ShoalError(
-                "callbacks cannot follow several seeds, which have processes of their own:"
-                " train one by one"
+                "objects cannot follow several seeds, which have processes of their own: give the"
+                " classes of callbacks, or train one by one"
             )
         return seeds.train(config, quiet)
-    return run(config, quiet, callbacks)
+    return run(config, quiet, objects)
 
 
 def resume(
@@ -68,26 +78,54 @@ def resume(
     """Go on with a run that was interrupted, from its newest checkpoint; one of an own environment
     needs `trust`."""
     setup()
-    if seeds.is_group(Path(run)):
-        return seeds.resume(Path(run), quiet, trusted(trust))
-    return go_on(Path(run), quiet, callbacks, trusted(trust))
+    with of_files(trusted(trust)):
+        if seeds.is_group(Path(run)):
+            return seeds.resume(Path(run), quiet, trusted(trust))
+        return go_on(Path(run), quiet, callbacks, trusted(trust))
+
+
+def _listed(callbacks: Any) -> Sequence[Any]:
+    """A list of callbacks; one by itself is told of where all of them are looked at."""
+    return callbacks if isinstance(callbacks, list | tuple) else [callbacks]
+
+
+def _algorithm(given: Any) -> str:
+    """What finds an algorithm that was given by name or as its class."""
+    return given if isinstance(given, str) else algorithms.id_of(given)
+
+
+def _environment(given: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The id and the options of an environment that was given by id, as an object or as what makes
+    it."""
+    if isinstance(given, str):
+        return given, options
+    if callable(given) and hasattr(given, "__qualname__"):
+        return plugins.hold(given), options
+    if not dataclasses.is_dataclass(given):
+        raise ShoalError(
+            f"a {type(given).__name__} cannot be made again for several games: give the class or"
+            " the function that makes it"
+        )
+    if envs.GAMES.get(getattr(given, "name", "")) is type(given):
+        return given.name, dataclasses.asdict(given) | options  # type: ignore[attr-defined]
+    return plugins.hold(type(given)), dataclasses.asdict(given) | options
 
 
 def _one(
     algorithm: str, env_id: str, env: dict[str, Any], preset: bool, options: dict[str, Any]
 ) -> tuple[Config, list[str]]:
     """One algorithm for every team, and what the user should be told."""
-    kind, argument = algorithms.parse_algorithm(algorithm)
+    name, argument = algorithms.parse_algorithm(algorithm)
     settings, own = _sort(options)
-    known = [option.name for option in dataclasses.fields(kind.Config)]
-    for name in own:
-        if name not in known:
-            hint = nearest(name, [*known, *SETTINGS])
-            raise ShoalError(f"neither {algorithm} nor a run has an option {name!r}{hint}")
-    tuned = presets.sides({"": kind.name}, env_id, preset)
+    known = [option.name for option in dataclasses.fields(algorithms.find(name).Config)]
+    for option in own:
+        if option not in known:
+            hint = nearest(option, [*known, *SETTINGS])
+            raise ShoalError(f"neither {algorithm} nor a run has an option {option!r}{hint}")
+    tuned = presets.sides({"": name}, env_id, preset)
     env = tuned.env | env
     sides = opened(env_id, env, fill(Settings, tuned.settings | settings, "a run")).teams
-    everyone = {team: (kind.name, tuned.teams[""] | argument | own) for team in sides}
+    everyone = {team: (name, tuned.teams[""] | argument | own) for team in sides}
     asked = Asked(settings, dict.fromkeys(everyone, (*argument, *own)))
     return _made(tuned, asked, env_id, everyone, env, settings, sides)
 
@@ -105,10 +143,11 @@ def _several(
         )
         raise ShoalError(f"a run has no option {name!r}{hint}")
     given = {
-        team: (one, {}) if isinstance(one, str) else (one[0], one[1]) for team, one in teams.items()
+        team: (one[0], _paths(one[1])) if isinstance(one, tuple | list) else (one, {})
+        for team, one in teams.items()
     }
-    read = {team: algorithms.parse_algorithm(name) for team, (name, _) in given.items()}
-    names = {team: kind.name for team, (kind, _) in read.items()}
+    read = {team: algorithms.parse_algorithm(_algorithm(name)) for team, (name, _) in given.items()}
+    names = {team: name for team, (name, _) in read.items()}
     tuned = presets.sides(names, env_id, preset)
     chosen = {
         team: (names[team], tuned.teams[team] | read[team][1] | mine)
@@ -136,4 +175,13 @@ def _made(
 def _sort(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The run's options and the others."""
     run_options = {name: value for name, value in options.items() if name in SETTINGS}
-    return run_options, {name: value for name, value in options.items() if name not in SETTINGS}
+    others = {name: value for name, value in options.items() if name not in SETTINGS}
+    return run_options, _paths(others)
+
+
+def _paths(options: dict[str, Any]) -> dict[str, Any]:
+    """The options, with the import path of every class that was given as one."""
+    return {
+        name: plugins.hold(value) if isinstance(value, type) else value
+        for name, value in options.items()
+    }

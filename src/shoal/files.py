@@ -31,11 +31,26 @@ def errors_name(path: Path) -> Iterator[None]:
         raise Unusable(f"{path} cannot be used: {error}") from None
 
 
+@contextlib.contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """Where to write a file, which takes the place of `path` once all of it is written."""
+    temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """All of it or nothing."""
+    with atomic(path) as temporary:
+        temporary.write_text(text)
+
+
 def write_json(path: Path, content: Any) -> None:
     """All of it or nothing."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(content, indent=2) + "\n")
-    os.replace(temporary, path)
+    write_text(path, json.dumps(content, indent=2) + "\n")
 
 
 def read_json(path: Path, what: str) -> Any:

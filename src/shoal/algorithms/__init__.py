@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from .. import plugins
 from ..errors import ShoalError, nearest
 from ..types import Spec
 from .a2c import A2C
@@ -35,32 +36,59 @@ from .wqmix import CWQMIX, OWQMIX
 POLICY = (A2C, MAA2C, PPO, MAPPO, COMA, MFAC, VDAC)
 VALUE = (DQN, VDN, QMIX, CWQMIX, OWQMIX, QPLEX, QTRAN, MFQ)
 PATHWISE = (DDPG, MADDPG, TD3, MATD3, SAC, MASAC)
-FIXED = (Random, Frozen)  # play as they are
+FIXED = (Random, Frozen)
 ALGORITHMS: dict[str, type[Algorithm]] = {
     kind.name: kind for kind in (*POLICY, *VALUE, *PATHWISE, *FIXED, SelfPlay)
 }
+UNTRAINED = tuple(name for name, kind in ALGORITHMS.items() if not kind.needs_training)
 ALIASES = {"ia2c": "a2c", "ippo": "ppo", "iql": "dqn"}  # the same object with several agents
 
 
 def find(name: str) -> type[Algorithm]:
-    """The algorithm of that name."""
+    """The algorithm that a name, an entry point or an import path names."""
     kind = ALGORITHMS.get(ALIASES.get(name, name))
     if kind is None:
-        hint = nearest(name, [*ALGORITHMS, *ALIASES])
-        raise ShoalError(f"there is no algorithm {name!r}{hint}: `shoal list` shows them all")
+        path = plugins.path_of("algorithm", name)
+        if not path:
+            hint = nearest(name, [*ALGORITHMS, *ALIASES, *plugins.entries("algorithm")])
+            raise ShoalError(f"there is no algorithm {name!r}{hint}: `shoal list` shows them all")
+        kind = _checked(path, plugins.load(path))
     return kind
 
 
-def parse_algorithm(word: str) -> tuple[type[Algorithm], dict[str, Any]]:
-    """`name` or `name:argument`: the algorithm, and its first option if that is the argument."""
+def id_of(kind: type[Algorithm]) -> str:
+    """What `find` finds an algorithm by: its name, or the import path of one from outside."""
+    return kind.name if ALGORITHMS.get(kind.name) is kind else plugins.hold(_checked("", kind))
+
+
+def parse_algorithm(word: str) -> tuple[str, dict[str, Any]]:
+    """`name` or `name:argument`: what finds the algorithm, and its first option if that is the
+    argument."""
     name, colon, argument = word.partition(":")
+    ours = name in ALGORITHMS or name in ALIASES or name in plugins.entries("algorithm")
+    if colon and not ours:
+        attribute, colon, argument = argument.partition(":")
+        name = f"{name}:{attribute}"
     kind = find(name)
+    name = ALIASES.get(name, name)
     if not colon:
-        return kind, {}
+        return name, {}
     first = next(iter(dataclasses.fields(kind.Config)), None)
     if first is None or not isinstance(first.default, str):
         raise ShoalError(f"{name} takes nothing after a colon: write {name} instead of {word!r}")
-    return kind, {first.name: argument}
+    return name, {first.name: argument}
+
+
+def _checked(path: str, kind: Any) -> type[Algorithm]:
+    """An algorithm from outside, if it can be used as one."""
+    path = path or getattr(kind, "__qualname__", repr(kind))
+    if not isinstance(kind, type) or not issubclass(kind, Algorithm):
+        raise ShoalError(f"{path} is not an algorithm: it must be a class derived from Algorithm")
+    if "name" not in vars(kind):
+        raise ShoalError(f"{path} has no name of its own: add the class attribute name = '…'")
+    if not dataclasses.is_dataclass(getattr(kind, "Config", None)):
+        raise ShoalError(f"{path} has no Config: add a frozen dataclass of its options")
+    return kind
 
 
 def random_policy(spec: Spec) -> Algorithm:
@@ -71,9 +99,10 @@ def random_policy(spec: Spec) -> Algorithm:
 __all__ = [
     "ALGORITHMS",
     "ALIASES",
-    "FIXED",
+    "UNTRAINED",
     "Algorithm",
     "find",
+    "id_of",
     "parse_algorithm",
     "random_policy",
     "why_incompatible",

@@ -19,6 +19,9 @@ class Algorithm:
     name: ClassVar[str]
     Config: ClassVar[type]
     spaces: ClassVar[tuple[type[Space], ...]] = (Discrete, Box)
+    sharing: ClassVar[tuple[str, ...]] = ()  # of parameters: shared, own, partition
+    recurrence: ClassVar[bool] = False  # whether its torso may be recurrent
+    needs_training: ClassVar[bool] = True  # before it can play
     sees_state: bool = False
     sees_mates: bool = False  # when acting: what other members of its team did
 

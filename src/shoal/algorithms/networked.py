@@ -12,6 +12,7 @@ from jax import Array
 
 from ..errors import ShoalError
 from ..learning.returns import counted
+from ..nets import torsos
 from ..nets.conv import Cnn, ConvEncoder
 from ..nets.inputs import (
     ID,
@@ -26,7 +27,6 @@ from ..nets.inputs import (
 )
 from ..nets.layers import Rng, owners
 from ..nets.mlp import Style
-from ..nets.torsos import TORSOS
 from ..types import Spec, View
 from .base import Algorithm, at_most, fraction, positive
 
@@ -45,9 +45,9 @@ class NetConfig:
     """Discount of future rewards."""
     reward: Literal["own", "mean", "sum"] = "own"
     """What each agent learns from: its own reward, or the team's pooled by mean or sum."""
-    torso: Literal["mlp", "gru"] = "mlp"
-    """Feed-forward, or recurrent: the last hidden layer is then a GRU, behind at least one that is
-    dense."""
+    torso: str = "mlp"
+    """mlp is feed-forward; gru is recurrent, its last hidden layer a GRU behind at least one that
+    is dense; <module>:<class> is one's own."""
     hidden: int = 64
     """Units per layer."""
     layers: int = 2
@@ -70,6 +70,7 @@ class NetConfig:
         at_most(self, 100, "layers")
         fraction(self, "gamma")
         convolutions(self.channels)
+        torsos.find(self.torso)
 
 
 def convolutions(channels: str) -> tuple[int, ...]:
@@ -92,9 +93,12 @@ class Networked(Algorithm):
     to step."""
 
     acts: ClassVar[str] = "actor"  # the part of the learner that decides
+    sharing = ("shared", "own", "partition")
+    recurrence = True
 
     def __init__(self, config: NetConfig, spec: Spec):
         super().__init__(config, spec)
+        self._check_declared(config)
         self.owner = owners(config.sharing, spec)
         self.alike = len(set(self.owner)) < spec.n  # some agents have the same parameters
         self.told_apart = config.agent_id and self.alike
@@ -104,6 +108,17 @@ class Networked(Algorithm):
             *((ID,) if self.told_apart else ()),
         )
         self.sees: dict[str, tuple[InputPart, ...]] = {"actor": seen}  # by part of the learner
+
+    def _check_declared(self, config: NetConfig) -> None:
+        """Refuse what the class does not declare that it can do."""
+        kind = config.sharing if config.sharing in ("shared", "own") else "partition"
+        if kind not in self.sharing:
+            raise ShoalError(
+                f"{self.name} cannot have {kind} parameters: set sharing to"
+                f" {' or '.join(self.sharing)}"
+            )
+        if self.recurrent and not self.recurrence:
+            raise ShoalError(f"{self.name} cannot be recurrent: set torso to mlp")
 
     @property
     def sees_state(self) -> bool:
@@ -115,7 +130,7 @@ class Networked(Algorithm):
 
     @property
     def recurrent(self) -> bool:
-        return self.config.torso != "mlp"
+        return torsos.find(self.config.torso).recurrent
 
     @property
     def keeps_last(self) -> bool:
@@ -140,7 +155,7 @@ class Networked(Algorithm):
         if self.spec.pixels and OBS in sees:
             eye = ConvEncoder(rng, owner, self.spec.pixels, convolutions(c.channels), c.activation)
             ins += eye.size - self.spec.obs
-        inner = TORSOS[kind or c.torso](
+        inner = torsos.find(kind or c.torso)(
             rng, owner, ins, c.hidden, c.layers, Style(c.activation, c.layer_norm)
         )
         return Cnn(eye, inner, sees.index(OBS)) if eye else inner

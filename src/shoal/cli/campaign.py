@@ -60,7 +60,7 @@ def campaign(args: list[str], trust: Trusting) -> int:
     with runs.locked(folder):
         outcomes = processes.work(jobs, how.at_once or _side_by_side(plan))
     if any(outcome.state == progress.STOPPED for outcome in outcomes.values()):
-        flag = max(needed(pair.config["env"], pair.config["options"]) for pair in plan.pairs)
+        flag = max(needed(pair.config) for pair in plan.pairs)
         print(f"stopped: `shoal campaign {folder}{flag}` goes on", flush=True)
         return 130
     return publish(of_campaign(folder, plan), folder)

@@ -33,6 +33,7 @@ def script(shell: str) -> str:
             f"say for which shell: shell is {', '.join(shells)}, not"
             f" {shell!r}{nearest(shell, shells)}"
         )
+    from .. import plugins
     from ..algorithms import ALGORITHMS, ALIASES
     from ..config.flags import flags
     from ..config.settings import Settings
@@ -45,7 +46,8 @@ def script(shell: str) -> str:
         {flag for kind in everything for flag, _ in flags(kind, kind())}
         | {FLAG, "--team", "--help"}
     )
-    names = [*ALGORITHMS, *ALIASES, *GAMES]
+    plugged = [name for kind in ("algorithm", "game") for name in plugins.entries(kind)]
+    names = [*ALGORITHMS, *ALIASES, *GAMES, *plugged]
     words = {"verbs": " ".join(COMMANDS), "names": " ".join(names), "options": " ".join(options)}
     alone = (
         "".join(f"complete -c shoal -l {option[2:]}\n" for option in options)

@@ -10,7 +10,9 @@ import sys
 import textwrap
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from .. import plugins
 from ..algorithms import ALGORITHMS, ALIASES, Algorithm
+from ..algorithms import find as algorithm
 from ..config import presets
 from ..config.settings import Settings
 from ..envs import GAMES, find, make
@@ -18,6 +20,8 @@ from ..envs.adapters.options import AdapterOptions
 from ..envs.host.match import Hosted
 from ..envs.native.grid import GridGame
 from ..errors import ShoalError, nearest
+from ..nets.torsos import TORSOS
+from ..source import derives
 from ..types import Discrete, Spec
 from .words import Trusting
 
@@ -71,6 +75,7 @@ def overview() -> str:
         (_names(kind), _doc(sys.modules[kind.__module__])) for kind in ALGORITHMS.values()
     ]
     games = [(_id(game), _sides(make(name).teams), _doc(game)) for name, game in GAMES.items()]
+    plugged = [row for kind in plugins.GROUPS for row in _plugged(kind)]
     return "\n".join(
         [
             "Algorithms",
@@ -81,27 +86,44 @@ def overview() -> str:
             "",
             "Environments from outside",
             *_table(OUTSIDE),
+            *(["", "From installed packages", *_table(plugged)] if plugged else []),
             "",
+            "One's own algorithm, torso, compiled game or callback is named <module>:<class>.",
             "`shoal info <name>` tells more about one of them.",
         ]
     )
 
 
+def _plugged(kind: str) -> list[tuple[str, str, str]]:
+    """What installed packages bring: a name, its kind, and what it is, or why it cannot be used."""
+    ours = {"algorithm": [*ALGORITHMS, *ALIASES], "game": GAMES, "torso": TORSOS}.get(kind, ())
+    rows = []
+    for name in plugins.entries(kind):
+        try:
+            about = _doc(plugins.load(plugins.path_of(kind, name)))
+        except ShoalError as error:
+            about = f"cannot be used: {error}"
+        rows.append((name, kind, "hidden by ours of that name" if name in ours else about))
+    return rows
+
+
 def about(name: str) -> str:
     """One algorithm or environment."""
+    if derives(name, ("shoal.algorithms.",)):
+        return _about_algorithm(name)
     if find(name) or ":" in name:
         return _about_game(name)
-    kind = ALGORITHMS.get(ALIASES.get(name, name))
-    if kind is None:
-        known = [*ALGORITHMS, *ALIASES, *GAMES]
+    known = [*ALGORITHMS, *ALIASES, *plugins.entries("algorithm")]
+    if name not in known:
+        hint = nearest(name, [*known, *GAMES, *plugins.entries("game")])
         raise ShoalError(
-            f"there is no algorithm or environment {name!r}{nearest(name, known)}:"
-            f" `shoal list` shows all"
+            f"there is no algorithm or environment {name!r}{hint}: `shoal list` shows all"
         )
-    return _about_algorithm(kind)
+    return _about_algorithm(name)
 
 
-def _about_algorithm(kind: type[Algorithm]) -> str:
+def _about_algorithm(name: str) -> str:
+    kind = algorithm(name)
     tuned = [env for algorithm, env in presets.shipped() if algorithm == kind.name]
     actions = " and ".join(_kind_of(space) for space in kind.spaces)
     return "\n".join(
@@ -110,7 +132,7 @@ def _about_algorithm(kind: type[Algorithm]) -> str:
             _doc(kind),
             f"Plays {actions} actions. Presets: {', '.join(tuned) or 'none'}.",
             "",
-            f"Options (shoal train {kind.name} <env> --option value)",
+            f"Options (shoal train {name} <env> --option value)",
             *_table(options(kind.Config)),
             "",
             "Options of every run",
@@ -190,7 +212,7 @@ def meanings(cls: type) -> dict[str, str]:
                 and isinstance(line, ast.Expr)
                 and isinstance(line.value, ast.Constant)
             ):
-                words[field.target.id] = str(line.value.value)  # type: ignore[union-attr]
+                words[field.target.id] = " ".join(str(line.value.value).split())  # type: ignore[union-attr]
     return words
 
 

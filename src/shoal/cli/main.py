@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from .. import __version__
-from ..config.trust import EVERYTHING, FLAG, Trust, trusted
+from ..config.trust import EVERYTHING, FLAG, Trust, of_files, trusted
 from ..errors import FULL, ShoalError, nearest
 from .words import Trusting
 
@@ -35,7 +35,7 @@ Examples:
 
 `shoal train <algorithm> <env> --help` explains every option of that pair.
 `shoal --completion bash`, zsh or fish prints what makes the shell complete these words.
-With --trust, an environment of somebody's own that a run folder or a file names is run as well.
+With --trust, code of somebody's own that a run folder or a file names is run as well.
 """
 # a module here and its function, imported when it is asked for: help need not wait for JAX
 COMMANDS = {
@@ -57,10 +57,9 @@ def main(argv: Sequence[str] | None = None, handed: Trust | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     typed = Trusting(EVERYTHING, trusted(FLAG in argv))
     try:
-        return _dispatch(
-            [word for word in argv if word != FLAG],
-            typed if handed is None else Trusting(handed, handed),
-        )
+        trust = typed if handed is None else Trusting(handed, handed)
+        with of_files(trust.files):
+            return _dispatch([word for word in argv if word != FLAG], trust)
     except ShoalError as error:
         detail = f"{error.detail.rstrip()}\n" if error.detail else ""
         print(f"{detail}shoal: {' '.join(str(error).split())}", file=sys.stderr)

@@ -131,14 +131,13 @@ def _named(which: str, how: Watching, others: dict[str, tuple[str, dict]]) -> st
 def _untrained(name: str, env: str, options: dict) -> Player:
     """One who needs no training, on any environment."""
     setup()
-    kind, own = algorithms.parse_algorithm(name)
-    if kind not in algorithms.FIXED:
+    name, own = algorithms.parse_algorithm(name)
+    if algorithms.find(name).needs_training:
         raise ShoalError(
-            f"{kind.name} must be trained before it can be watched: shoal train"
-            f" {name} {env}, then {USE}"
+            f"{name} must be trained before it can be watched: shoal train {name} {env}, then {USE}"
         )
     sides = envs.make(env, **options).teams
-    config = Config.build(env, {team: (kind.name, own) for team in sides}, options, {}, told=sides)
+    config = Config.build(env, {team: (name, own) for team in sides}, options, {}, told=sides)
     rng = np.random.default_rng(0)
     return Player(
         config, {team: algorithm.init(rng) for team, algorithm in config.algorithms.items()}, 0

@@ -132,8 +132,9 @@ def made(
             except ShoalError as error:
                 means = "" if shlex.join(own_words) == algorithm else f" ({shlex.join(own_words)})"
                 raise ShoalError(f"{algorithm}{means} on {env}: {error}") from None
-            own = words.only(config.env)
-            pairs.append(Pair(algorithm, env, args, plain(config.to_json()), seeds, own))
+            saved = config.to_json()
+            own = words.only(saved)
+            pairs.append(Pair(algorithm, env, args, plain(saved), seeds, own))
     return Plan(pairs)
 
 
@@ -204,7 +205,7 @@ def load(folder: Path, trust: Trust = NOTHING, again: Collection[tuple[str, str]
             _refuse_own(pair.args)
             with files.errors_name(folder / FILE):
                 config, _ = assemble(pair.args, trust, trust)
-            pair = dataclasses.replace(pair, trust=trust.only(config.env))
+            pair = dataclasses.replace(pair, trust=trust.only(config.to_json()))
         pairs.append(pair)
     return dataclasses.replace(plan, pairs=pairs)
 

@@ -58,7 +58,9 @@ def assemble(
     env = ids[-1]
     default = ids[0] if len(ids) == 2 else None
     words.check(env, env_options(args)[0])
-    for name in [*teams.values(), *ids[:-1]]:
+    names = [*teams.values(), *ids[:-1]]
+    words.check_words(word for word in [*names, *args] if not _is_algorithm(word.partition(":")[0]))
+    for name in names:
         algorithms.parse_algorithm(name)
     if rivals:
         teams = _past(env, default, rivals[-1].partition("=")[2], args) | teams
@@ -84,19 +86,19 @@ def _again(path: Path, args: list[str], trust: Trust) -> Config:
 
 def _one(env: str, name: str, args: list[str], preset: bool) -> tuple[Config, str]:
     """One algorithm for every team: its options have no prefix, and the pair may have a preset."""
-    kind, own = algorithms.parse_algorithm(name)
-    tuned = presets.sides({"": kind.name}, env, preset)
+    name, own = algorithms.parse_algorithm(name)
+    tuned = presets.sides({"": name}, env, preset)
     env_part, options, args = _env(env, tuned.env, args)
     parts = {
         "run": (fill(Settings, tuned.settings, "a run"), True),
-        "algorithm": (fill(kind.Config, tuned.teams[""] | own, name), True),
+        "algorithm": (fill(algorithms.find(name).Config, tuned.teams[""] | own, name), True),
         **env_part,
     }
     title = f"Train {name} on {env}. {_examples(name, env)}"
     read, _, asked = _read(parts, {}, args, f"shoal train {name} {env}", title)
     options = dataclasses.asdict(read.env) if env_part else options
     sides = opened(env, options, read.run).teams
-    teams = {team: (kind.name, read.algorithm) for team in sides}
+    teams = {team: (name, read.algorithm) for team in sides}
     # flags of both have no prefix
     asked = Asked(asked.settings, dict.fromkeys(teams, (*asked.settings, *own)))
     config, notes = fitted(env, options, teams, read.run, asked, sides)
@@ -122,18 +124,18 @@ def _several(
             raise ShoalError(
                 f"team {team!r} of {env} has no algorithm: add {TEAM} {team}=<algorithm>"
             )
-    kinds, own = _kinds(names)
-    tuned = presets.sides({team: kind.name for team, kind in kinds.items()}, env, preset)
+    found, own = _found(names)
+    tuned = presets.sides(found, env, preset)
     env_part, options, _ = _env(env, tuned.env | options, [])
     told = None if tuned.env or env_part else told  # who plays may change with options
     parts = {"run": (fill(Settings, tuned.settings, "a run"), True), **env_part}
     defaults = {
-        team: fill(kind.Config, tuned.teams[team] | own[team], kind.name)
-        for team, kind in kinds.items()
+        team: fill(algorithms.find(name).Config, tuned.teams[team] | own[team], name)
+        for team, name in found.items()
     }
-    title = f"Train {', '.join(f'{team}={kind.name}' for team, kind in kinds.items())} on {env}."
+    title = f"Train {', '.join(f'{team}={name}' for team, name in found.items())} on {env}."
     read, configs, asked = _read(parts, defaults, args, f"shoal train … {env}", title)
-    chosen = {team: (kind.name, configs[team]) for team, kind in kinds.items()}
+    chosen = {team: (name, configs[team]) for team, name in found.items()}
     options = dataclasses.asdict(read.env) if env_part else options
     config, notes = fitted(env, options, chosen, read.run, asked, told)
     return config, _note(presets.note(tuned.used, env, NO_PRESET), notes)
@@ -181,18 +183,20 @@ def evaluation(
 ) -> tuple[Any, dict[str, tuple[str, dict]]]:
     """How to evaluate, and who takes a team's place: `team -> algorithm and its options`."""
     alone, teams, rest, _ = _split(args)
-    kinds, own = _kinds(teams)
-    defaults = {team: fill(kind.Config, own[team], kind.name) for team, kind in kinds.items()}
+    found, own = _found(teams)
+    defaults = {
+        team: fill(algorithms.find(name).Config, own[team], name) for team, name in found.items()
+    }
     read, configs, _ = _read({"how": (default, True)}, defaults, [*rest, *alone], prog, title)
     return read.how, {
         team: (name, dataclasses.asdict(configs[team])) for team, name in teams.items()
     }
 
 
-def _kinds(names: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Each team's algorithm, and the option that its name brings along."""
+def _found(names: dict[str, Any]) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+    """What finds each team's algorithm, and the option that its name brings along."""
     read = {team: algorithms.parse_algorithm(str(name)) for team, name in names.items()}
-    return {team: kind for team, (kind, _) in read.items()}, {
+    return {team: name for team, (name, _) in read.items()}, {
         team: own for team, (_, own) in read.items()
     }
 

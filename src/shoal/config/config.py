@@ -132,7 +132,7 @@ class Config:
     @property
     def hosted(self) -> bool:
         """Whether the game runs outside the compiled program."""
-        return self.env not in envs.GAMES and self.env.partition(":")[0] not in COMPILED
+        return not _compiled(self.env)
 
     @cached_property
     def workers(self) -> int:
@@ -172,7 +172,7 @@ class Config:
         for team, algorithm in self.algorithms.items():
             teams[team] |= {"origin": algorithm.origin()} if algorithm.origin() else {}
         # so that its policies can be loaded where the environment is not installed
-        if self.env not in envs.GAMES:
+        if not envs.ours(self.env):
             for team, spec in self.sides.items():
                 teams[team]["spec"] = spec.to_json()
         return {
@@ -186,6 +186,7 @@ class Config:
     def from_json(cls, plain: Any, trust: Trust = NOTHING) -> Config:
         """What `to_json` wrote, to be run; of anything else it is said what is wrong with it."""
         trust.check(entry(plain, "env", str), entry(plain, "options", dict))
+        trust.check_parts(plain)
         return cls._read(plain, trust)
 
     @classmethod
@@ -195,16 +196,17 @@ class Config:
         Only games that are compiled were once saved without that."""
         env = entry(plain, "env", str)
         teams = entry(plain, "teams", dict)
-        outside = env not in envs.GAMES and env.partition(":")[0] not in COMPILED
+        outside = not envs.ours(env) and env.partition(":")[0] not in COMPILED
         if outside and not all(isinstance(one, dict) and "spec" in one for one in teams.values()):
             raise ShoalError(
                 f"'spec' is missing there, which says who plays {env!r}: no policy"
                 f" is read without it"
             )
-        return cls._read(plain, trust)
+        trust.check_parts(plain)
+        return cls._read(plain, trust, playing=False)
 
     @classmethod
-    def _read(cls, plain: Any, trust: Trust) -> Config:
+    def _read(cls, plain: Any, trust: Trust, playing: bool = True) -> Config:
         sides = entry(plain, "teams", dict)
         teams = {
             team: (entry(one, "algorithm", str), entry(one, "options", dict))
@@ -214,7 +216,9 @@ class Config:
         told = {team: _spec(team, one["spec"]) for team, one in sides.items() if "spec" in one}
         options = entry(plain, "options", dict)
         settings = entry(plain, "settings", dict)
-        return cls.build(entry(plain, "env", str), teams, options, settings, origins, told, trust)
+        env = entry(plain, "env", str)
+        made = parts(env, teams, options, settings, playing)
+        return cls(*made, None if envs.ours(env) else told or None, origins, trust)
 
     @classmethod
     def build(
@@ -223,13 +227,11 @@ class Config:
         teams: dict[str, tuple[str, dict]],
         options: dict,
         settings: dict,
-        origins: dict | None = None,
         told: dict[str, Spec] | None = None,
-        trust: Trust = EVERYTHING,
     ) -> Config:
-        """From plain values, as a file gives them."""
+        """From plain values, as a caller gives them; `told` is who plays, where that is known."""
         made = parts(env, teams, options, settings)
-        return cls(*made, None if envs.find(env) else told or None, origins or {}, trust)
+        return cls(*made, None if envs.ours(env) else told or None)
 
 
 def opened(
@@ -245,11 +247,21 @@ def opened(
     )
 
 
+def _compiled(env: str) -> bool:
+    return env.partition(":")[0] in COMPILED or envs.find(env) is not None
+
+
 def parts(
-    env: str, teams: dict[str, tuple[str, dict]], options: dict, settings: dict
+    env: str,
+    teams: dict[str, tuple[str, dict]],
+    options: dict,
+    settings: dict,
+    playing: bool = True,
 ) -> tuple[str, dict[str, Any], dict[str, tuple[str, Any]], Settings]:
-    """What a config is made of, from plain values, as a file or a caller gives them."""
-    if found := envs.find(env):
+    """What a config is made of, from plain values, as a file or a caller gives them.
+
+    A game from outside is looked up only to be played: a policy acts without it."""
+    if found := envs.find(env) if playing else envs.ours(env):
         game, said = found
         options = dataclasses.asdict(fill(game, said | options, env))  # type: ignore[call-overload]
     chosen = {

@@ -69,6 +69,8 @@ class Settings:
     """Also log to wandb, to mlflow or to both: wandb,mlflow."""
     project: str = "shoal"
     """Project of Weights & Biases or experiment of MLflow that the run goes to."""
+    callbacks: str = ""
+    """Callbacks of one's own that follow the run, as <module>:<class>, separated by commas."""
     out: str = "runs"
     """Folder in which the run's own folder is made."""
     name: str = ""
@@ -78,7 +80,7 @@ class Settings:
         for size in ("steps", "seeds", "games", "window", "longest", "eval_episodes", "keep"):
             if getattr(self, size) < 1:
                 raise ShoalError(f"{size} must be at least 1, not {getattr(self, size)}")
-        if not self.patience > 0:  # nor is it no number
+        if not self.patience > 0:  # also rejects NaN
             raise ShoalError(f"patience must be greater than 0, not {self.patience}")
         if self.workers < -1:
             raise ShoalError(f"workers must be -1 or a number of processes, not {self.workers}")

@@ -1,20 +1,25 @@
 """Whose code may run.
 
 What a file names (a run folder, a checkpoint, a group, a campaign, a saved config) is imported only
-if it is a game of ours or of a package that Shoal has an adapter for, with plain options. Anything
-else runs only where the user typed it in this very command, passed it as an argument, or said
-`--trust`.
+if it is ours, of a package that Shoal has an adapter for, with plain options, or of an installed
+plugin. Anything else runs only where the user typed it in this very command, passed it as an
+argument, or said `--trust`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from .. import plugins
 from ..errors import ShoalError
 
 FLAG = "--trust"
+ASK = f"say {FLAG} (in Python trust=True) if you trust whoever wrote that file"
 COMPILED = ("jaxmarl", "gymnax", "jumanji")  # ids of their registries alone
 PACKAGES = {  # prefix -> packages whose modules it may import
     "pz": ("pettingzoo", "mpe2", "magent2", "gymnasium_robotics"),
@@ -28,7 +33,7 @@ LEADING = re.compile(r"[/\\:.~$]")
 
 @dataclass(frozen=True)
 class Trust:
-    """What a user trusts: everything, or environments by their ids."""
+    """What a user trusts: everything, or environments by their ids and others by import path."""
 
     everything: bool = False
     named: frozenset[str] = frozenset()
@@ -37,32 +42,77 @@ class Trust:
         """Refuse an environment that would run code nobody asked for."""
         if self.everything or env in self.named:
             return
-        how = f"say {FLAG} (in Python trust=True) if you trust whoever wrote that file"
         if not _known(env):
             raise ShoalError(
                 f"a file names the environment {env!r}, and playing it would run"
-                f" code from there: {how}"
+                f" code from there: {ASK}"
             )
         for option, value in options.items():
             if option not in ADAPTERS_OWN and not _plain(option, value):
                 raise ShoalError(
                     f"a file gives {env} the option {option}={value!r}, which may"
-                    f" load other files: {how}"
+                    f" load other files: {ASK}"
                 )
 
-    def only(self, env: str) -> Trust:
-        """What of it concerns that environment: for a process that plays nothing else."""
-        return Trust(named=frozenset({env})) if self.everything or env in self.named else NOTHING
+    def check_parts(self, plain: Any) -> None:
+        """Refuse a saved config if what it names beside the environment is nobody's plugin."""
+        self._check_paths(parts(plain))
+
+    def check_words(self, words: Iterable[str]) -> None:
+        """Refuse words of a command that came from a file, if they name nobody's plugin."""
+        pieces = (piece for word in words for piece in re.split("[=,]", word))
+        self._check_paths(piece for piece in pieces if plugins.is_path(piece))
+
+    def _check_paths(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            if not (self.everything or path in self.named or plugins.known(path)):
+                raise ShoalError(
+                    f"a file names {path!r}, and using it would run code from there: {ASK}"
+                )
+
+    def only(self, plain: dict[str, Any]) -> Trust:
+        """What of it concerns a saved config: for a process that runs nothing else."""
+        names = {plain["env"], *parts(plain)}
+        return Trust(named=frozenset(names if self.everything else names & self.named))
 
 
 EVERYTHING = Trust(everything=True)
 NOTHING = Trust()
+OF_FILES = ContextVar("OF_FILES", default=NOTHING)  # what folders may name that options lead to
 
 
-def needed(env: str, options: dict[str, Any]) -> str:
-    """What a command must say to play from a file what was played now: nothing, or the flag."""
+@contextmanager
+def of_files(trust: Trust) -> Iterator[None]:
+    """For the length of a command: how far the folders are trusted that its options lead to."""
+    before = OF_FILES.set(trust)
     try:
-        NOTHING.check(env, options)
+        yield
+    finally:
+        OF_FILES.reset(before)
+
+
+def parts(plain: Any) -> list[str]:
+    """The import paths that a saved config names beside its environment."""
+    teams = plain.get("teams") if isinstance(plain, dict) else None
+    sides = [one for one in teams.values() if isinstance(one, dict)] if teams else []
+    words = [one.get("algorithm") for one in sides]
+    for one in sides:
+        options = one.get("options")
+        words += options.values() if isinstance(options, dict) else ()
+        origin = one.get("origin")
+        words += parts(origin.get("config")) if isinstance(origin, dict) else ()
+    settings = plain.get("settings") if isinstance(plain, dict) else None
+    callbacks = settings.get("callbacks") if isinstance(settings, dict) else None
+    words += callbacks.split(",") if isinstance(callbacks, str) else ()
+    return [word for word in words if isinstance(word, str) and plugins.is_path(word)]
+
+
+def needed(plain: dict[str, Any]) -> str:
+    """What a command must say to run from a file what was run now: nothing, or the flag."""
+    if not all(map(plugins.installed, parts(plain))):
+        return f" {FLAG}"
+    try:
+        NOTHING.check(plain["env"], plain["options"])
     except ShoalError:
         return f" {FLAG}"
     return ""
@@ -78,9 +128,9 @@ def _known(env: str) -> bool:
     from ..envs import GAMES  # brings JAX, for which nobody waits who only asks for help
 
     prefix, _, rest = env.partition(":")
-    if env in GAMES or ":" not in env:  # ours, or one that there is not
+    if env in GAMES or ":" not in env:  # ours, an installed plugin's, or one that there is not
         return True
-    if prefix in (*COMPILED, "football"):
+    if prefix in (*COMPILED, "football") or plugins.known(env):
         return True
     if prefix not in PACKAGES:
         return False

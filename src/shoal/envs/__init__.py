@@ -14,6 +14,7 @@ import re
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
+from .. import plugins
 from ..errors import ShoalError, nearest
 
 if TYPE_CHECKING:
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
     from .host.match import Hosted as Hosted
     from .registry import GAMES as GAMES
     from .registry import find as find
+    from .registry import ours as ours
 
 # by prefix, unless it is called like it
 PACKAGES = {"pz": "pettingzoo", "gym": "gymnasium", "football": "gfootball"}
 _HOMES = {
-    **{"GAMES": ".registry", "find": ".registry"},
+    **{"GAMES": ".registry", "find": ".registry", "ours": ".registry"},
     **{"Env": ".game", "Game": ".game", "GameState": ".game", "Hosted": ".host.match"},
 }
 
@@ -50,8 +52,8 @@ def make(env_id: str, **options: Any) -> Any:
         return _native(game, env_id, said | options)
     prefix, colon, rest = env_id.partition(":")
     if not colon:
-        hint = nearest(env_id, GAMES)
-        raise ShoalError(f"There is no game '{env_id}'{hint}; `shoal list` shows them all.")
+        hint = nearest(env_id, [*GAMES, *plugins.entries("game")])
+        raise ShoalError(f"there is no game {env_id!r}{hint}: `shoal list` shows them all")
     from .jax import FOREIGN
 
     if prefix in FOREIGN:
@@ -79,7 +81,7 @@ def _plain(env_id: str, options: dict[str, Any]) -> dict[str, Any]:
     except (TypeError, ValueError):
         kinds = "numbers, text, true or false, or lists of them"
         raise ShoalError(
-            f"The options of {env_id} are saved with the run and must be {kinds}: {options}."
+            f"the options of {env_id} are saved with the run and must be {kinds}: {options}"
         ) from None
 
 
@@ -89,8 +91,8 @@ def _native(game: Any, env_id: str, options: dict[str, Any]) -> Any:
         if option not in fields:
             hint = nearest(option, fields)
             raise ShoalError(
-                f"{env_id} has no option '{option}'{hint}; it knows {', '.join(fields)}."
+                f"{env_id} has no option {option!r}{hint}: it knows {', '.join(fields)}"
             )
         if isinstance(fields[option].default, bool) and not isinstance(value, bool):
-            raise ShoalError(f"{option} must be True or False, not {value!r}.")
+            raise ShoalError(f"{option} must be True or False, not {value!r}")
     return game(**options)

@@ -218,9 +218,9 @@ def at_least(least: int, most: int = MOST, **options: Any) -> None:
     """Refuse an option that is not a whole number, or too small or too large a one."""
     for option, value in options.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-            raise ShoalError(f"{option} must be a whole number of at least {least}, not {value!r}.")
+            raise ShoalError(f"{option} must be a whole number of at least {least}, not {value!r}")
         if int(value) > most:
-            raise ShoalError(f"{option} must be at most {most:,}, not {value}.")
+            raise ShoalError(f"{option} must be at most {most:,}, not {value}")
 
 
 def within(low: float, high: float, **options: Any) -> None:
@@ -232,5 +232,5 @@ def within(low: float, high: float, **options: Any) -> None:
             or not low <= value <= high
         ):
             raise ShoalError(
-                f"{option} must be a number between {low:g} and {high:g}, not {value!r}."
+                f"{option} must be a number between {low:g} and {high:g}, not {value!r}"
             )

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
-from .game import Game
+from .. import plugins, source
+from ..errors import ShoalError
+from .game import Env, Game
 from .native import lbf, matrix, mpe, probes, rware
 from .native.grid import GridGame
+
+BASES = (
+    "shoal.envs.Game",
+    "shoal.envs.Env",
+    "shoal.envs.game.",
+    "shoal.envs.native.",
+    "shoal.envs.jax.",
+)
 
 GAMES: dict[str, type[Game]] = {
     game.name: game
@@ -35,7 +46,7 @@ GAMES: dict[str, type[Game]] = {
 }
 
 
-def find(env_id: str) -> tuple[type[Game], dict[str, Any]] | None:
+def ours(env_id: str) -> tuple[type[Game], dict[str, Any]] | None:
     """The native game that an id names, with the options that the id says: `lbf/8x8-2p-2f` is `lbf`
     with a few."""
     if env_id in GAMES:
@@ -43,3 +54,26 @@ def find(env_id: str) -> tuple[type[Game], dict[str, Any]] | None:
     name, _, rest = env_id.partition("/")
     game = GAMES.get(name)
     return (game, game.said(rest)) if game and issubclass(game, GridGame) else None
+
+
+def find(env_id: str) -> tuple[type[Game], dict[str, Any]] | None:
+    """The same, also of a compiled game from outside, by its entry point or its import path."""
+    found = ours(env_id)
+    path = "" if found else plugins.path_of("game", env_id)
+    if not path or (path == env_id and not _names_a_game(path)):
+        return found
+    game = plugins.load(path)
+    if not _compiled(game):
+        raise ShoalError(f"{path} is not a compiled game: derive it from shoal.envs.Game")
+    if not dataclasses.is_dataclass(game):
+        raise ShoalError(f"{path} is not a dataclass: make it one, its fields are its options")
+    return game, {}
+
+
+def _names_a_game(path: str) -> bool:
+    """Whether an import path names a compiled game, and not what makes one on the host."""
+    return _compiled(plugins.held(path)) or source.derives(path, BASES)
+
+
+def _compiled(thing: Any) -> bool:
+    return isinstance(thing, type) and (Game in thing.__mro__ or Env in thing.__mro__)

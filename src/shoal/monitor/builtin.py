@@ -1,14 +1,36 @@
-"""The callbacks that a run has by itself."""
+"""The callbacks that a run's settings ask for."""
 
 from __future__ import annotations
 
+from .. import plugins
 from ..config.config import Config
+from ..errors import ShoalError, nearest
 from .callbacks import Callback
 from .film import Filming
 from .trackers import trackers
 
 
 def builtin(config: Config) -> list[Callback]:
-    """Those that the settings ask for."""
+    """Ours."""
     filming = [Filming(config)] if config.settings.film else []
     return [*trackers(config), *filming]
+
+
+def own(config: Config) -> list[Callback]:
+    """The user's, by entry point or import path."""
+    words = config.settings.callbacks
+    return [_made(word.strip()) for word in words.split(",")] if words else []
+
+
+def _made(word: str) -> Callback:
+    path = plugins.path_of("callback", word)
+    if not path:
+        hint = nearest(word, plugins.entries("callback"))
+        raise ShoalError(f"there is no callback {word!r}{hint}: name one as <module>:<class>")
+    kind = plugins.load(path)
+    if not isinstance(kind, type) or not issubclass(kind, Callback):
+        raise ShoalError(f"{path} is not a callback: derive it from shoal.Callback")
+    try:
+        return kind()
+    except TypeError as error:
+        raise ShoalError(f"{path} cannot be made without arguments: {error}") from None

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.episodes import Episodes
+from ..files import atomic
 from ..store.metrics_file import Point
 
 INK = "#33383d"
@@ -35,9 +36,8 @@ def draw(
     figure.suptitle(title, x=0.01, ha="left", color=INK, fontsize=11, fontweight="bold")
     for axes, team in zip(figure.subplots(1, len(teams), squeeze=False)[0], teams, strict=True):
         _panel(axes, team, points, training, random and float(random.returns[team].mean()))
-    temporary = path.with_name(path.name + ".tmp")
-    figure.savefig(temporary, format="png")
-    temporary.replace(path)
+    with atomic(path) as temporary:
+        figure.savefig(temporary, format="png")
 
 
 def _panel(axes: Any, team: str, points: list[Point], training: list, level: float | None) -> None:

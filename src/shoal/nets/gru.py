@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ class Gru(eqx.Module):
     """Dense layers, then a GRU cell (Cho et al. 2014) unrolled along the stream; `first` zeroes its
     carry."""
 
+    recurrent: ClassVar[bool] = True
     inner: Mlp
     inputs: Dense  # [H] -> [3H], of all instants at once, outside the time scan
     hidden: Dense  # [H] -> [3H]
@@ -90,3 +93,6 @@ def _unroll_bwd(residual: tuple, grad: Array) -> tuple:
     )
     (weights,) = jax.vjp(lambda dense: dense(before), hidden)[1](recurrent)
     return weights, gates, carry, jnp.zeros_like(keep)
+
+
+unroll.defvjp(_unroll_fwd, _unroll_bwd)

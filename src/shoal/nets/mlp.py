@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -27,6 +27,7 @@ class Style(NamedTuple):
 class Mlp(eqx.Module):
     """Dense layers; remembers nothing."""
 
+    recurrent: ClassVar[bool] = False
     layers: tuple[Dense, ...]
     style: Style = eqx.field(static=True)
 

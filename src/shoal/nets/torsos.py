@@ -1,12 +1,57 @@
-"""Torsos, one signature: input parts `[T,B,N or 1,F]`, a carry, `first [T,B]` -> features
-`[T,B,N,H]`, a carry."""
+"""Torsos by name, and the one signature they keep.
+
+A torso maps input parts `[T,B,N or 1,F]`, a carry and `first [T,B]` to features `[T,B,N,H]` and a
+carry, which is any pytree whose leaves begin with `[B,N]`. Others are found by an entry point of
+`shoal.torsos` or by their import path.
+"""
 
 from __future__ import annotations
 
-from .gru import Gru, _unroll_bwd, _unroll_fwd, unroll
-from .mlp import Mlp
+from typing import Any, ClassVar, Protocol
 
-TORSOS = {"mlp": Mlp, "gru": Gru}
+from jax import Array
+
+from .. import plugins
+from ..errors import ShoalError, nearest
+from .gru import Gru
+from .layers import Rng
+from .mlp import Mlp, Parts, Style
 
 
-unroll.defvjp(_unroll_fwd, _unroll_bwd)
+class Torso(Protocol):
+    """The part of a net between what it sees and its heads."""
+
+    recurrent: ClassVar[bool]  # whether it remembers anything
+
+    def __init__(
+        self, rng: Rng, owner: tuple[int, ...], ins: int, hidden: int, layers: int, style: Style
+    ): ...
+
+    def carry(self, games: int, rows: int) -> Any:
+        """What it remembers before the first instant of `games` games with `rows` agents."""
+        ...
+
+    def __call__(self, parts: Parts, carry: Any, first: Array) -> tuple[Array, Any]:
+        """Features of every instant, and the carry after the last; `first` makes it forget."""
+        ...
+
+
+TORSOS: dict[str, type[Torso]] = {"mlp": Mlp, "gru": Gru}
+
+
+def find(name: str) -> type[Torso]:
+    """The torso that a name, an entry point or an import path names."""
+    if name in TORSOS:
+        return TORSOS[name]
+    path = plugins.path_of("torso", name)
+    if not path:
+        names = [*TORSOS, *plugins.entries("torso")]
+        raise ShoalError(
+            f"there is no torso {name!r}{nearest(name, names)}: torso is {', '.join(names)} or"
+            " <module>:<class>"
+        )
+    torso = plugins.load(path)
+    for part in ("recurrent", "carry", "__call__"):
+        if not isinstance(torso, type) or not hasattr(torso, part):
+            raise ShoalError(f"{path} is not a torso: it must be a class that has {part}")
+    return torso

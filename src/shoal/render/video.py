@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +14,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from ..errors import ShoalError
+from ..files import atomic
 from .draw import COLOURS, FINER, WIDTH, font
 
 # width of a picture from elsewhere
@@ -100,12 +100,8 @@ def save(path: Path, frames: Iterable[np.ndarray], fps: int) -> None:
     ending = format_for(str(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.stem}.tmp{ending}")
-        try:
+        with atomic(path) as temporary:
             WRITERS[ending](temporary, _alike(frames), fps)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise ShoalError(
             f"the video {path} cannot be written ({error.strerror or error})"

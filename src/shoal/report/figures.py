@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..files import atomic
 from ..monitor.curve import short
 from .results import Study, Task
 from .statistics import Estimate, estimate, profile
@@ -214,13 +215,11 @@ def save(figure: Any, path: Path) -> None:
     """As a file of its own, of the kind that its name says."""
     from matplotlib import rc_context
 
-    temporary = path.with_name(path.name + ".tmp")
     kind = path.suffix[1:]
     # equal runs, equal files
     dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
-    with rc_context({"svg.hashsalt": "shoal", "pdf.fonttype": 42}):
+    with atomic(path) as temporary, rc_context({"svg.hashsalt": "shoal", "pdf.fonttype": 42}):
         figure.savefig(temporary, format=kind, dpi=130, facecolor="white", metadata=dates)
-    temporary.replace(path)
 
 
 def inline(figure: Any) -> str:

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from .. import algorithms
 from ..config.campaign import GRID
 from ..config.settings import Settings
+from ..files import write_text
 from . import figures as plots
 from . import tables
 from .results import Run, Study
@@ -60,7 +61,7 @@ dt { color: var(--faint); } dd { margin: 0; }
 def write(study: Study, folder: Path) -> None:
     """The page, the curves as a picture beside it, and every picture as a file for papers."""
     pictures = figures(study)
-    tables.replace_text(folder / REPORT, page(study, folder, pictures))
+    write_text(folder / REPORT, page(study, folder, pictures))
     plots.save(pictures["curves"], folder / plots.CURVES)
     (folder / plots.FIGURES).mkdir(exist_ok=True)
     for name, picture in pictures.items():

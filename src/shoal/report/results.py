@@ -52,9 +52,10 @@ class Run:
     @property
     def learners(self) -> tuple[str, ...]:
         """The teams that learn."""
-        fixed = [kind.name for kind in algorithms.FIXED]
         return tuple(
-            team for team, one in self.config["teams"].items() if one["algorithm"] not in fixed
+            team
+            for team, one in self.config["teams"].items()
+            if one["algorithm"] not in algorithms.UNTRAINED
         )
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..files import atomic, write_text
 from .results import Run, Study, Task, episodes
 from .statistics import FEW, Estimate, estimate, improvement
 
@@ -263,7 +264,7 @@ def write(study: Study, folder: Path) -> None:
     """The CSV files and the Markdown."""
     _write_csv(folder / TABLE, _plain(study))
     _write_csv(folder / EPISODES, _episodes(study, folder))
-    replace_text(folder / TEXT, markdown(study))
+    write_text(folder / TEXT, markdown(study))
 
 
 def _plain(study: Study) -> Iterator[list]:
@@ -341,14 +342,5 @@ def _place(run: Run, folder: Path) -> str:
 
 
 def _write_csv(path: Path, lines: Iterable[list]) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w", newline="") as file:
+    with atomic(path) as temporary, temporary.open("w", newline="") as file:
         csv.writer(file).writerows(lines)
-    os.replace(temporary, path)
-
-
-def replace_text(path: Path, text: str) -> None:
-    """All of it or nothing."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text)
-    os.replace(temporary, path)

@@ -27,7 +27,7 @@ from ..envs.host.arena import Alone
 from ..envs.host.watched import Halted, never
 from ..errors import ShoalError
 from ..monitor import curve
-from ..monitor.builtin import builtin
+from ..monitor.builtin import builtin, own
 from ..monitor.callbacks import Callback, Hooks, Run
 from ..monitor.console import Console
 from ..monitor.diagnosis import cause
@@ -72,7 +72,7 @@ class Trainer:
         self.display = display
         self.stop = Stop()
         self.saved = -1  # steps at the last checkpoint
-        self.hooks = Hooks(builtin(config), callbacks)
+        self.hooks = Hooks(builtin(config), [*own(config), *callbacks])
         self.alone = Alone() if s.alone else None
         self.loop = self._loop()
         self.evaluator = self._evaluator(config.algorithms, s.greedy)
@@ -425,7 +425,7 @@ class Trainer:
                 f" {result.path / folder.BEST}"
             )
         say(f"policy: {result.path / folder.POLICY}   curve: {result.path / folder.CURVE}")
-        flag = needed(self.config.env, self.config.options)
+        flag = needed(self.config.to_json())
         if result.stopped:
             say(
                 f"stopped before its {self.config.settings.steps:,} steps: shoal resume"

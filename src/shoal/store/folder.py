@@ -17,10 +17,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import __version__, envs
+from .. import __version__, envs, plugins
 from ..config.config import Config
 from ..config.fields import entry
-from ..config.trust import NOTHING, Trust, needed
+from ..config.trust import NOTHING, Trust, needed, parts
 from ..devices import setup
 from ..errors import ShoalError
 from ..files import errors_name, read_json, write_json
@@ -37,7 +37,13 @@ FAULTS = "faults.jsonl"  # only if an environment on the host broke
 CHECKPOINTS = "checkpoints"
 THEIRS = "wandb"  # where Weights & Biases writes
 FREE = ("out", "name", "seeds", "devices", "workers", "patience", "tolerance", "keep", "save_every")
-UNDECIDED = (*FREE, "film", "track", "project")  # settings that do not decide what is learnt
+UNDECIDED = (
+    *FREE,
+    "film",
+    "track",
+    "project",
+    "callbacks",
+)  # settings that do not decide what is learnt
 CURVE = "curve.png"
 POLICY = "policy"
 BEST = "best"
@@ -60,7 +66,7 @@ def plan(config: Config) -> Path:
             f"the run folder cannot be made ({why}): choose another name or out"
         ) from None
     if path.exists() and s.name:
-        flag = needed(config.env, config.options)
+        flag = needed(config.to_json())
         go_on = f", or go on with shoal resume {path}{flag}" if _interrupted(path) else ""
         raise ShoalError(
             f"{path} exists already and is never overwritten: choose another name or out{go_on}"
@@ -160,6 +166,7 @@ def protocol(config: Config) -> dict[str, Any]:
             "numpy": np.__version__,
             "python": platform.python_version(),
             **envs.versions(config.env),
+            **plugins.versions(parts(config.to_json())),
         },
         "device": jax.devices()[0].device_kind,
         "devices": config.devices,

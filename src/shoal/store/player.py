@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from .. import algorithms
 from ..algorithms import Algorithm
 from ..config.config import Config
 from ..config.fields import fill
-from ..config.trust import Trust, trusted
+from ..config.trust import Trust, of_files, parts, trusted
 from ..devices import setup
 from ..engine.episodes import Episodes
 from ..engine.evaluate import evaluator
@@ -241,16 +242,21 @@ class Player:
     def __reduce__(self) -> tuple:
         """To be copied to other processes, with what it remembers; programs are compiled anew
         there."""
-        instead = {team: (one.name, one.config, one.origin()) for team, one in self.instead.items()}
+        instead = {
+            team: (algorithms.id_of(type(one)), one.config, one.origin())
+            for team, one in self.instead.items()
+        }
         memory = (
             self.games,
             jax.device_get(self.carries),
             self.first,
             jax.random.key_data(self.key),
         )
+        config = self.config.to_json()
+        trust = self.config.trust
         what = (
-            self.config.to_json(),
-            self.config.trust,
+            config,
+            dataclasses.replace(trust, named=trust.named | set(parts(config))),
             jax.device_get(self.learners),
             self.steps,
             self.seed,
@@ -264,7 +270,8 @@ class Player:
         learners = dict(self.learners)
         instead = dict(self.instead)
         for team, one in teams.items():
-            kind, options = algorithms.parse_algorithm(one if isinstance(one, str) else one[0])
+            name, options = algorithms.parse_algorithm(one if isinstance(one, str) else one[0])
+            kind = algorithms.find(name)
             options |= {} if isinstance(one, str) else one[1]
             if team not in self.teams:
                 hint = nearest(team, self.teams)
@@ -272,11 +279,11 @@ class Player:
                 raise ShoalError(
                     f"{self.config.env} has no team {team!r}{hint}: its teams are {sides}"
                 )
-            if kind not in algorithms.FIXED:
+            if kind.needs_training:
                 raise ShoalError(
-                    f"{kind.name} must be trained before it can play: take random or frozen:<run>"
+                    f"{name} must be trained before it can play: take random or frozen:<run>"
                 )
-            made[team] = kind(fill(kind.Config, options, kind.name), self.teams[team])
+            made[team] = kind(fill(kind.Config, options, name), self.teams[team])
             made[team].join(team, made, 1, None)
             learners[team] = made[team].init(np.random.default_rng(0))
             instead[team] = made[team]
@@ -295,10 +302,11 @@ class Player:
 
 def load(run: str | Path, best: bool = False, seed: int = 0, trust: bool = False) -> Player:
     """The policies a run ended with, or its `best`; or those in a policy folder or a checkpoint.
-    `seed` decides what is drawn where actions are sampled; `trust` lets `evaluate` play an
-    environment of somebody's own."""
+    `seed` decides what is drawn where actions are sampled; `trust` lets the folder name algorithms,
+    nets and environments of somebody's own."""
     setup()
-    config, learners, steps, agents = policy_store.load(Path(run), best, trusted(trust))
+    with of_files(trusted(trust)):
+        config, learners, steps, agents = policy_store.load(Path(run), best, trusted(trust))
     return Player(config, learners, steps, seed, agents)
 
 

@@ -21,7 +21,7 @@ from .. import files
 from ..algorithms.opponents.frozen import Finished
 from ..config.config import Config
 from ..config.fields import entry
-from ..config.trust import NOTHING, Trust
+from ..config.trust import NOTHING, OF_FILES, Trust
 from ..errors import ShoalError
 from ..nets.layers import outline
 from . import checkpoint, folder
@@ -195,7 +195,7 @@ def finished(run: str, origin: Any) -> Finished:
     frozen, if it was."""
     config, learners, steps = _frozen(run, origin)
     if origin:
-        config = Config.of_policy(entry(origin, "config", dict))
+        config = Config.of_policy(entry(origin, "config", dict), OF_FILES.get())
         steps = entry(origin, "steps", int)
     about = {"steps": steps, "config": config.to_json()}
     return Finished(config.env, config.algorithms, learners, config.clock(steps), about)
@@ -204,7 +204,7 @@ def finished(run: str, origin: Any) -> Finished:
 def _frozen(run: str, origin: Any) -> tuple[Any, Any, int]:
     """What the run's folder holds; no learners if it no longer holds what `origin` tells of."""
     try:
-        config, learners, steps, _ = load(Path(run))
+        config, learners, steps, _ = load(Path(run), trust=OF_FILES.get())
     except ShoalError:
         if origin:
             return None, None, 0

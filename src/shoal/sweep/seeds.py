@@ -102,7 +102,7 @@ def _work(
         ]
         return vectorised.work([replace(config, settings=settings) for settings in alike], quiet)
     common = str(path / folder.GROUP)
-    own = trust.only(config.env)
+    own = trust.only(content["config"])
     jobs = [
         processes.Job(path / name, [common, "--seed", str(seed), "--seeds", "1"], own)
         for name, seed in each
@@ -148,7 +148,7 @@ def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Resul
 
 
 def _flag(content: dict[str, Any]) -> str:
-    return needed(content["config"]["env"], content["config"]["options"])
+    return needed(content["config"])
 
 
 def _summary(run: Path) -> dict[str, Any]:

@@ -697,9 +697,9 @@ TWO = spaces.Tuple([SIGHT, SIGHT])
         (
             "nonsense",
             {},
-            "There is no environment 'nonsense'; from outside there are pz:<module>, gym:<id>",
+            "there is no environment 'nonsense': from outside there are pz:<module>, gym:<id>",
         ),
-        ("pz:", {}, "There is no environment 'pz:'"),
+        ("pz:", {}, "there is no environment 'pz:'"),
         ("pz:mpe2.simple_spred_v3", {}, "did you mean 'mpe2.simple_spread_v3'?"),
         ("pz:mpe2", {}, "mpe2 has neither parallel_env nor env"),
         (
@@ -708,10 +708,10 @@ TWO = spaces.Tuple([SIGHT, SIGHT])
             "pz:mpe2.simple_spread_v3 does not take the options M=5:",
         ),
         ("gym:CartPol-v1", {}, "Gymnasium cannot make 'CartPol-v1':"),
-        ("gym:nowhere:CartPole-v1", {}, "There is no module 'nowhere'"),
+        ("gym:nowhere:CartPole-v1", {}, "there is no module 'nowhere'"),
         ("gym:CartPole-v1", {"poles": 2}, "gym:CartPole-v1 does not take the options poles=2:"),
         ("..:x", {}, "'..' cannot be imported"),
-        ("no_such_module:make", {}, "There is no module 'no_such_module'"),
+        ("no_such_module:make", {}, "there is no module 'no_such_module'"),
         ("test_adapters:od", {}, "test_adapters has no function 'od', did you mean 'odd'?"),
         (
             "test_adapters:Path",
@@ -763,13 +763,13 @@ TWO = spaces.Tuple([SIGHT, SIGHT])
         (
             "test_adapters:odd",
             {"seen": TWO, "done": spaces.Tuple([SIGHT, spaces.Discrete(2)])},
-            "Team agent has agents with discrete and agents with real actions: split it with"
+            "team agent has agents with discrete and agents with real actions: split it with"
             " --env.teams",
         ),
         (
             "test_adapters:odd",
             {"seen": spaces.Tuple([IMAGE, SIGHT]), "done": TWO},
-            "The agents of team agent see images of different shapes",
+            "the agents of team agent see images of different shapes",
         ),
     ],
 )

@@ -18,6 +18,8 @@ from ..base import Algorithm, Metrics
 class Fixed(Algorithm):
     """Remembers nothing and never learns."""
 
+    needs_training = False
+
     def memory(self, learner: Any, share: Share) -> tuple:
         return ()
 

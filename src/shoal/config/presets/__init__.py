@@ -1,11 +1,20 @@
 """Tuned settings by algorithm and environment: only what differs from the defaults, with the
-command and the score."""
+command and the score.
+
+Ours lie here. A plugin brings its own in a `.toml` beside its module: under the name of the class,
+then of the other party, `[Mine."mpe/simple_spread".algorithm]` of an algorithm or
+`[Chase.ppo.settings]` of a game.
+"""
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from ... import algorithms, envs
+from ...errors import ShoalError
 
 FOLDER = Path(__file__).parent
 TABLES = ("settings", "algorithm", "env")
@@ -18,12 +27,45 @@ def path(algorithm: str, env: str) -> Path:
 
 def load(algorithm: str, env: str) -> dict[str, dict[str, Any]]:
     """The preset's tables, empty if this pair has none."""
-    tables = (
-        tomllib.loads(path(algorithm, env).read_text("utf-8"))
-        if (algorithm, env) in shipped()
-        else {}
-    )
+    if (algorithm, env) in shipped():
+        tables = _read(path(algorithm, env))
+    else:
+        tables = {}
+        if algorithm and env:
+            tables = _beside(_algorithm(algorithm), env) or _beside(_game(env), algorithm)
     return {table: tables.get(table, {}) for table in TABLES}
+
+
+def _algorithm(name: str) -> type | None:
+    """An algorithm from outside."""
+    return None if name in algorithms.ALGORITHMS else algorithms.find(name)
+
+
+def _game(env: str) -> type | None:
+    """A compiled game from outside."""
+    found = None if envs.ours(env) else envs.find(env)
+    return found[0] if found else None
+
+
+def _beside(plugin: type | None, other: str) -> dict[str, Any]:
+    """What a plugin says about the other party in the file beside its module."""
+    if plugin is None:
+        return {}
+    source = getattr(sys.modules.get(plugin.__module__), "__file__", None)
+    file = Path(source).with_suffix(".toml") if source else None
+    tables = _read(file) if file and file.exists() else {}
+    for name in (plugin.__name__, other):
+        tables = tables.get(name, {})
+        if not isinstance(tables, dict):
+            raise ShoalError(f"{file} must have a table {name!r}, not {tables!r}")
+    return tables
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ShoalError(f"{file} cannot be read as a preset: {error}") from None
 
 
 def shipped() -> list[tuple[str, str]]:
@@ -43,13 +85,11 @@ class Sides(NamedTuple):
     used: tuple[str, ...]  # algorithms whose presets these are
 
 
-def sides(algorithms: dict[str, str], env: str, wanted: bool = True) -> Sides:
+def sides(names: dict[str, str], env: str, wanted: bool = True) -> Sides:
     """The presets of every team's algorithm on `env`; none at all unless wanted."""
-    tables = {team: load(name, env if wanted else "") for team, name in algorithms.items()}
-    used = tuple(
-        dict.fromkeys(name for name in algorithms.values() if wanted and (name, env) in shipped())
-    )
-    first = next((tables[team] for team, name in algorithms.items() if name in used), load("", ""))
+    tables = {team: load(name, env if wanted else "") for team, name in names.items()}
+    used = tuple(dict.fromkeys(n for t, n in names.items() if any(tables[t].values())))
+    first = next((tables[team] for team, name in names.items() if name in used), load("", ""))
     return Sides(
         first["settings"],
         first["env"],

@@ -9,17 +9,13 @@ inherit from anything.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-import sys
 import traceback
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ShoalError, nearest
+from ...plugins import import_module, missing, neighbours, one_line
 from ...types import Spec
 from ..host.match import Broken, Match
 from .options import AdapterOptions
@@ -29,29 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["PREFIXES", "AdapterOptions", "as_parallel_env", "open_match"]
 
-EXTRAS = {  # package -> the extra of ours that brings it
-    "pettingzoo": "pettingzoo",
-    "chess": "pettingzoo",
-    "rlcard": "pettingzoo",
-    "shimmy": "pettingzoo",
-    "pygame": "pettingzoo",
-    "pymunk": "pettingzoo",
-    "mpe2": "mpe2",
-    "magent2": "magent2",
-    "gymnasium": "gymnasium",
-    "Box2D": "box2d",
-    "mujoco": "mujoco",
-    "gymnasium_robotics": "mujoco",
-    "lbforaging": "lbforaging",
-    "rware": "rware",
-}
-
 
 def open_match(name: str, options: dict[str, Any], render: bool = False) -> Match:
     """A match of the environment called `name`; with `render`, one that draws pictures."""
     kind, _, rest = name.partition(":")
     if not kind or not rest:
-        raise ShoalError(f"There is no environment '{name}'; {KNOWN}.")
+        raise ShoalError(f"there is no environment {name!r}: {KNOWN}")
     how, options = AdapterOptions.split(options)
     try:
         match = (
@@ -61,18 +40,18 @@ def open_match(name: str, options: dict[str, Any], render: bool = False) -> Matc
         )
         return how.arrange(match)
     except Broken as error:
-        raise ShoalError(f"{name} does not keep the contract of environments: {error}.") from error
+        raise ShoalError(f"{name} does not keep the contract of environments: {error}") from error
     except ShoalError:
         raise
     except (Exception, SystemExit) as error:
-        fallen = ShoalError(f"{name} cannot be opened: {type(error).__name__}: {_sentence(error)}")
+        fallen = ShoalError(f"{name} cannot be opened: {type(error).__name__}: {one_line(error)}")
         fallen.detail = "".join(traceback.format_exception(error, limit=-8))
         raise fallen from error
 
 
 def as_parallel_env(match: Match) -> ToPettingZoo:
     """The match as a PettingZoo `ParallelEnv`."""
-    _load("pettingzoo")
+    import_module("pettingzoo")
     from .to_pettingzoo import ToPettingZoo
 
     return ToPettingZoo(match)
@@ -87,7 +66,7 @@ def adapt(env: Any, how: AdapterOptions) -> Match:
         )
     if not any(_has(env, methods) for methods in KINDS):
         kinds = "a PettingZoo, Gymnasium or SMAC environment nor a Match"
-        raise ShoalError(f"{type(env).__name__} is neither {kinds}: it has none of their methods.")
+        raise ShoalError(f"{type(env).__name__} is neither {kinds}: it has none of their methods")
     kind = next(kind for methods, kind in KINDS.items() if _has(env, methods))
     return kind(env, how)
 
@@ -106,14 +85,19 @@ def _has(env: Any, methods: tuple[str, ...]) -> bool:
 
 def _match(env: Any, how: AdapterOptions) -> Match:
     """What is a match already, with teams of its own."""
+    if any(kind.__module__ == "shoal.envs.game" for kind in type(env).__mro__):
+        raise ShoalError(
+            f"{type(env).__name__} is a compiled game: name its class, as"
+            f" {type(env).__module__}:{type(env).__name__}, not a function that makes it"
+        )
     if how.teams:
         raise ShoalError(
-            "teams cannot be chosen here: the environment says itself who plays together."
+            "teams cannot be chosen here: the environment says itself who plays together"
         )
     if not isinstance(env.teams, dict) or not all(
         isinstance(spec, Spec) for spec in env.teams.values()
     ):
-        raise ShoalError("The teams of a Match must be a dictionary of Specs by the teams' names.")
+        raise ShoalError("the teams of a Match must be a dictionary of Specs by the teams' names")
     return env
 
 
@@ -154,28 +138,28 @@ KINDS: dict[
 
 def _pettingzoo(rest: str, options: dict[str, Any], render: bool, how: AdapterOptions) -> Match:
     """`pz:<module>`: its parallel environment, or where agents move in turn, the other."""
-    _load("pettingzoo")
-    module = _load(rest)
+    import_module("pettingzoo")
+    module = import_module(rest)
     factory = getattr(module, "parallel_env", None) or getattr(module, "env", None)
     if factory is None:
-        hint = _neighbours(rest + ".") or "."
         raise ShoalError(
-            f"{rest} has neither parallel_env nor env, as PettingZoo's environments do{hint}"
+            f"{rest} has neither parallel_env nor env, as PettingZoo's environments"
+            f" do{neighbours(rest + '.')}"
         )
     return adapt(_made(f"pz:{rest}", factory, options, render), how)
 
 
 def _gymnasium(rest: str, options: dict[str, Any], render: bool, how: AdapterOptions) -> Match:
     """`gym:<id>` or `gym:<module>:<id>`, where importing the module registers the id."""
-    gymnasium = _load("gymnasium")
+    gymnasium = import_module("gymnasium")
     module, _, name = rest.rpartition(":")
     if module:
-        _load(module)
+        import_module(module)
     factory = partial(gymnasium.make, name, disable_env_checker=True)
     try:
         return adapt(_made(f"gym:{rest}", factory, options, render), how)
     except gymnasium.error.Error as error:
-        raise ShoalError(f"Gymnasium cannot make '{name}': {_sentence(error)}") from error
+        raise ShoalError(f"Gymnasium cannot make '{name}': {one_line(error)}") from error
 
 
 def _football(rest: str, options: dict[str, Any], render: bool, how: AdapterOptions) -> Match:
@@ -186,15 +170,11 @@ def _football(rest: str, options: dict[str, Any], render: bool, how: AdapterOpti
 
 def _own(name: str, options: dict[str, Any], render: bool, how: AdapterOptions) -> Match:
     """`<module>:<function>`, also of a module in the folder one is in."""
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))
     path, _, function = name.partition(":")
-    module = _load(path)
+    module = import_module(path, KNOWN)
     if not callable(getattr(module, function, None)):
         callables = [word for word, value in vars(module).items() if callable(value)]
-        raise ShoalError(
-            f"{path} has no function '{function}'{nearest(function, callables) or '.'}"
-        )
+        raise ShoalError(f"{path} has no function {function!r}{nearest(function, callables)}")
     return adapt(_made(name, getattr(module, function), options, render), how)
 
 
@@ -209,65 +189,20 @@ KNOWN = (
 )
 
 
-def _load(path: str) -> ModuleType:
-    """The module; where it or what it needs is missing, a sentence that says what to install."""
-    try:
-        return importlib.import_module(path)
-    except ImportError as error:
-        parent, _, name = path.rpartition(".")
-        alias = vars(sys.modules[parent]).get(name) if parent in sys.modules else None
-        # of a shorter name than its own, as gymnasium_robotics.mamujoco_v1 is
-        if isinstance(alias, ModuleType):
-            return alias
-        raise _lack(path, error) from error
-    except (ValueError, TypeError) as error:  # the path is no name of a module
-        raise ShoalError(f"'{path}' cannot be imported: {_sentence(error)}") from error
-
-
-def _lack(path: str, error: ImportError) -> ShoalError:
-    """What to do about an import that failed."""
-    missing = error.name or path
-    package = missing.partition(".")[0]
-    if not isinstance(error, ModuleNotFoundError):
-        return ShoalError(f"'{path}' cannot be imported: {_sentence(error)}")
-    if missing == package and package in EXTRAS:
-        return ShoalError(
-            f"The package {package} is not installed: pip install 'shoal[{EXTRAS[package]}]'."
-        )
-    if path != missing and not path.startswith(f"{missing}."):
-        return ShoalError(f"{path} needs the package {package}, which is not installed.")
-    here = "neither installed nor in this folder or on PYTHONPATH"
-    return ShoalError(f"There is no module '{path}'{_neighbours(path)}, {here}; {KNOWN}.")
-
-
-def _neighbours(path: str) -> str:
-    """`, did you mean …?` among the modules beside that one."""
-    parent, _, name = path.rpartition(".")
-    folder = getattr(sys.modules.get(parent), "__path__", ())
-    near = nearest(name, [module.name for module in pkgutil.iter_modules(folder)])
-    return near.replace("'", f"'{parent}.", 1) if near else ""
-
-
 def _made(name: str, factory: Callable[..., Any], options: dict[str, Any], render: bool) -> Any:
     """What the factory makes of the options; what it says against them is the user's to mend."""
     try:
         return factory(**(options | {"render_mode": "rgb_array"} if render else options))
     except ImportError as error:
-        raise _lack(name, error) from error
+        raise missing(name, error) from error
     except (TypeError, ValueError, AssertionError) as error:
         if render and "render_mode" in str(error):
             needs = (
                 "an argument render_mode, and a render() that returns a picture [H,W,3] for"
                 " rgb_array"
             )
-            raise ShoalError(f"{name} cannot be drawn: give it {needs}.") from error
+            raise ShoalError(f"{name} cannot be drawn: give it {needs}") from error
         if not options:
             raise
         told = ", ".join(f"{option}={value!r}" for option, value in options.items())
-        raise ShoalError(f"{name} does not take the options {told}: {_sentence(error)}") from error
-
-
-def _sentence(error: BaseException) -> str:
-    """What an error says, on one line that ends."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if text.endswith((".", "!", "?")) else f"{text}."
+        raise ShoalError(f"{name} does not take the options {told}: {one_line(error)}") from error

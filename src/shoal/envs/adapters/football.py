@@ -68,7 +68,7 @@ def make(scenario: str, options: dict[str, Any], render: bool) -> Match:
     if scenario not in PLAYERS:
         hint = nearest(scenario, PLAYERS)
         raise ShoalError(
-            f"Football has no scenario '{scenario}'{hint}; it has {', '.join(PLAYERS)}."
+            f"football has no scenario {scenario!r}{hint}: it has {', '.join(PLAYERS)}"
         )
     how = _checked(options)
     try:
@@ -99,18 +99,16 @@ def _checked(options: dict[str, Any]) -> Options:
         if option not in known:
             hint = nearest(option, known)
             raise ShoalError(
-                f"Football has no option '{option}'{hint}; it knows {', '.join(known)}."
+                f"football has no option {option!r}{hint}: it knows {', '.join(known)}"
             )
     how = Options(**options)
     for option, value in (("players", how.players), ("right", how.right)):
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 11:
-            raise ShoalError(f"{option} must be a whole number from 0 to 11, not {value!r}.")
+            raise ShoalError(f"{option} must be a whole number from 0 to 11, not {value!r}")
     if how.rewards not in ("scoring", "scoring,checkpoints"):
-        raise ShoalError(
-            f"rewards must be 'scoring' or 'scoring,checkpoints', not {how.rewards!r}."
-        )
+        raise ShoalError(f"rewards must be 'scoring' or 'scoring,checkpoints', not {how.rewards!r}")
     if how.representation != "simple115v2":
-        raise ShoalError(f"representation must be 'simple115v2', not {how.representation!r}.")
+        raise ShoalError(f"representation must be 'simple115v2', not {how.representation!r}")
     return how
 
 

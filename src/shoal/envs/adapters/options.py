@@ -31,15 +31,15 @@ class AdapterOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.teams, str):
             raise ShoalError(
-                f"teams must be a text like red:red_0,red_1;blue:blue_*, not {self.teams!r}."
+                f"teams must be a text like red:red_0,red_1;blue:blue_*, not {self.teams!r}"
             )
         if not isinstance(self.limit, int) or isinstance(self.limit, bool) or self.limit < 0:
-            raise ShoalError(f"limit must be a whole number of at least 0, not {self.limit!r}.")
+            raise ShoalError(f"limit must be a whole number of at least 0, not {self.limit!r}")
         for option in ("state", "strict", "swap"):
             if not isinstance(getattr(self, option), bool) and (
                 option != "state" or self.state is not None
             ):
-                raise ShoalError(f"{option} must be True or False, not {getattr(self, option)!r}.")
+                raise ShoalError(f"{option} must be True or False, not {getattr(self, option)!r}")
 
     @property
     def unseen(self) -> np.ndarray | None:
@@ -97,7 +97,7 @@ class Swapped:
         ):
             raise ShoalError(
                 f"swap needs two teams of equal agents, and here play"
-                f" {', '.join(names)}: leave it out."
+                f" {', '.join(names)}: leave it out"
             )
         self.match = match
         self.swapped = False

@@ -33,7 +33,7 @@ class SmacMatch:
         missing = [name for name in NEEDED if not callable(getattr(env, name, None))]
         if missing:
             raise ShoalError(
-                f"{type(env).__name__} lacks {', '.join(missing)}, which SMAC's interface has."
+                f"{type(env).__name__} lacks {', '.join(missing)}, which SMAC's interface has"
             )
         self.env = env
         self.limit = int(how.limit)
@@ -88,7 +88,7 @@ class SmacMatch:
     def render(self) -> np.ndarray:
         picture = self.env.render(mode="rgb_array")
         if picture is None:
-            raise ShoalError(f"{type(self.env).__name__} draws no pictures.")
+            raise ShoalError(f"{type(self.env).__name__} draws no pictures")
         return np.asarray(picture, np.uint8)
 
     def close(self) -> None:
@@ -99,7 +99,9 @@ class SmacMatch:
         spec = self.teams[TEAM]
         masks = zip(spec.agents, self.env.get_avail_actions(), strict=True)
         legal = np.stack([rules.allowed(mask, agent, spec.action.size) for agent, mask in masks])
-        self.alive = np.asarray(legal[:, 1:].any(-1))  # only the dead can do nothing but nothing
+        self.alive = np.asarray(
+            legal[:, 1:].any(-1)
+        )  # no-op is the only legal action of a dead agent
         discount = np.where(ended, 0.0, self.alive).astype(np.float32)
         rewards = np.full(spec.n, reward, np.float32)
         obs = np.stack([np.ravel(row) for row in self.env.get_obs()]).astype(np.float32)

@@ -122,7 +122,7 @@ def reader(agent: str, space: spaces.Space, strict: bool = False) -> Reader:
         space = rest[key] if key else spaces.Dict(rest)
     if not space.is_np_flattenable or _textual(space):
         raise ShoalError(
-            f"The observations of {agent}, {space}, have no fixed size: wrap the environment."
+            f"the observations of {agent}, {space}, have no fixed size: wrap the environment"
         )
     image = (
         isinstance(space, spaces.Box)
@@ -191,13 +191,13 @@ def writer(agent: str, space: spaces.Space) -> Writer:
     if isinstance(space, spaces.Box):
         if space.dtype is None or space.dtype.kind != "f":
             raise ShoalError(
-                f"The actions of {agent}, {space}, are a Box of whole numbers:"
-                f" make it a MultiDiscrete."
+                f"the actions of {agent}, {space}, are a Box of whole numbers:"
+                f" make it a MultiDiscrete"
             )
         if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
             raise ShoalError(
-                f"The actions of {agent}, {space}, have no finite bounds: wrap the environment"
-                f" so that they have."
+                f"the actions of {agent}, {space}, have no finite bounds: wrap the environment"
+                f" so that they have"
             )
         return Vector(agent, space)
     parts: list[int] | None = None
@@ -210,13 +210,13 @@ def writer(agent: str, space: spaces.Space) -> Writer:
     if parts is None:
         kinds = "Discrete, MultiDiscrete, MultiBinary or Box"
         raise ShoalError(
-            f"The actions of {agent}, {space}, are none of {kinds}: wrap the environment."
+            f"the actions of {agent}, {space}, are none of {kinds}: wrap the environment"
         )
     if math.prod(parts) > COMBINATIONS and not isinstance(space, spaces.Discrete):
         raise ShoalError(
-            f"The actions of {agent}, {space}, have {math.prod(parts)} combinations, more than"
+            f"the actions of {agent}, {space}, have {math.prod(parts)} combinations, more than"
             f" {COMBINATIONS}: "
-            "wrap the environment so that it has fewer, or a Box."
+            "wrap the environment so that it has fewer, or a Box"
         )
     return Choice(agent, space, tuple(parts))  # type: ignore[arg-type]
 
@@ -229,8 +229,8 @@ def action_space(team: str, writers: list[Writer]) -> Discrete | Box:
     vectors = [one for one in writers if isinstance(one, Vector)]
     if len(vectors) < len(writers):
         raise ShoalError(
-            f"Team {team} has agents with discrete and agents with real actions: split it with"
-            f" --env.teams."
+            f"team {team} has agents with discrete and agents with real actions: split it with"
+            f" --env.teams"
         )
     spans = ((one.space.low, one.space.high) for one in vectors)
     return side_by_side(

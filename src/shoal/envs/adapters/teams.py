@@ -42,7 +42,7 @@ def group(names: list[str], teams: str) -> dict[str, list[str]]:
     kinds = {"": side_of, "all": lambda name: "agent", "each": lambda name: name}
     if teams not in kinds:
         raise ShoalError(
-            f"teams must be empty, all, each or like red:red_0,red_1;blue:blue_*, not {teams!r}."
+            f"teams must be empty, all, each or like red:red_0,red_1;blue:blue_*, not {teams!r}"
         )
     groups: dict[str, list[str]] = {}
     for name in names:
@@ -64,14 +64,14 @@ def _as_told(names: list[str], teams: str) -> dict[str, list[str]]:
             found = fnmatch.filter(names, pattern)
             if not found:
                 raise ShoalError(
-                    f"teams puts {pattern!r} into {team}, the agents are {', '.join(names[:20])}."
+                    f"teams puts {pattern!r} into {team}, the agents are {', '.join(names[:20])}"
                 )
             groups.setdefault(team.strip(), []).extend(found)
     placed = [name for members in groups.values() for name in members]
     for name in names:
         if placed.count(name) != 1:
             raise ShoalError(
-                f"teams must name every agent once, and it names {name} {placed.count(name)} times."
+                f"teams must name every agent once, and it names {name} {placed.count(name)} times"
             )
     return groups
 
@@ -193,8 +193,8 @@ def _spec(team: str, line: list[Seat], state: int, leaves: bool) -> Spec:
     shapes = {seat.reader.pixels for seat in line}
     if len(shapes) > 1:
         raise ShoalError(
-            f"The agents of team {team} see images of different shapes, or not all see images: "
-            "split the team with --env.teams, or wrap the environment."
+            f"the agents of team {team} see images of different shapes, or not all see images: "
+            "split the team with --env.teams, or wrap the environment"
         )
     sizes = [seat.reader.size for seat in line]
     widths = [seat.writer.size for seat in line]

@@ -49,7 +49,7 @@ class Jaxmarl(JaxGame):
             getattr(obs.get(agent), "shape", None) is None for agent in env.agents
         ):
             raise ShoalError(
-                f"{self.name} does not tell observations agent by agent and cannot be played."
+                f"{self.name} does not tell observations agent by agent and cannot be played"
             )
         self.lists_legal = self._lister()
         self.lineup: dict[str, list[str]] = {}
@@ -162,7 +162,7 @@ def make_jaxmarl(name: str, options: dict[str, Any]) -> Env:
     options = dict(options)
     one_team = options.pop("one_team", False)
     if not isinstance(one_team, bool):
-        raise ShoalError(f"one_team must be True or False, not {one_team!r}.")
+        raise ShoalError(f"one_team must be True or False, not {one_team!r}")
     with politely(f"jaxmarl:{name}", options):
         known = {"one_team", *parameters(package.make(name))} if options else set()
         known_options(f"jaxmarl:{name}", options, known)

@@ -47,18 +47,18 @@ class Jumanji(JaxGame):
                     np.broadcast_to(bound, self.shape)[0] for bound in (spec.minimum, spec.maximum)
                 )
                 return Box(numbers(low), numbers(high))
-            raise ShoalError(f"{self.name} has a kind of actions that Shoal does not know: {spec}.")
+            raise ShoalError(f"{self.name} has a kind of actions that Shoal does not know: {spec}")
         counts = [int(count) for count in np.ravel(spec.num_values)]
         if self.together:
             if len(set(counts)) > 1:
                 raise ShoalError(
-                    f"{self.name} has agents with different numbers of actions, {counts}."
+                    f"{self.name} has agents with different numbers of actions, {counts}"
                 )
             return Discrete(counts[0])
         if math.prod(counts) > PRODUCT:
             raise ShoalError(
                 f"{self.name} has {math.prod(counts)} actions, more than the"
-                f" {PRODUCT} Shoal will list."
+                f" {PRODUCT} Shoal will list"
             )
         self.choices = tuple(counts)
         return Discrete(math.prod(counts))

@@ -20,7 +20,7 @@ def installed(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise ShoalError(
-            f"{name} is not installed: pip install 'shoal[{name}]' ({error})."
+            f"{name} is not installed: pip install 'shoal[{name}]' ({error})"
         ) from error
 
 
@@ -28,7 +28,7 @@ def known_id(package: str, name: str, known: Iterable[str]) -> None:
     known = sorted(known)
     if name not in known:
         hint = nearest(name, known)
-        raise ShoalError(f"{package} has no game '{name}'{hint}; it has {', '.join(known)}.")
+        raise ShoalError(f"{package} has no game {name!r}{hint}: it has {', '.join(known)}")
 
 
 def known_options(env: str, options: dict[str, Any], known: set[str]) -> None:
@@ -36,14 +36,14 @@ def known_options(env: str, options: dict[str, Any], known: set[str]) -> None:
         if option not in known:
             hint = nearest(option, known)
             raise ShoalError(
-                f"{env} has no option '{option}'{hint}; it knows {', '.join(sorted(known))}."
+                f"{env} has no option {option!r}{hint}: it knows {', '.join(sorted(known))}"
             )
 
 
 def look_up(option: str, value: str, known: dict[str, Any]) -> Any:
     if value not in known:
         raise ShoalError(
-            f"There is no {option} '{value}'{nearest(value, known)}; there are {', '.join(known)}."
+            f"there is no {option} {value!r}{nearest(value, known)}: there are {', '.join(known)}"
         )
     return known[value]
 
@@ -79,7 +79,7 @@ def space_of(space: Any, env: str) -> Space:
     if hasattr(space, "n"):
         return Discrete(int(space.n))
     if not hasattr(space, "low"):
-        raise ShoalError(f"{env} has a kind of actions that Shoal does not know: {space}.")
+        raise ShoalError(f"{env} has a kind of actions that Shoal does not know: {space}")
     return Box(*(numbers(np.broadcast_to(bound, space.shape)) for bound in (space.low, space.high)))
 
 
@@ -88,7 +88,7 @@ def widest(spaces: list[Space], env: str) -> Space:
     counts = [space.n for space in spaces if isinstance(space, Discrete)]
     boxes = [space for space in spaces if isinstance(space, Box)]
     if counts and boxes:
-        raise ShoalError(f"{env} has a team with both kinds of actions, discrete and continuous.")
+        raise ShoalError(f"{env} has a team with both kinds of actions, discrete and continuous")
     if counts:
         return Discrete(max(counts))
     return side_by_side(boxes)

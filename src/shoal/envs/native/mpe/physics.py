@@ -351,4 +351,4 @@ def check_stage(curriculum: bool, stage: int, last: int) -> None:
     at_least(0, curriculum_stage=stage)
     within(0, last, curriculum_stage=stage)
     if stage and not curriculum:
-        raise ShoalError(f"curriculum_stage={stage} needs curriculum=True.")
+        raise ShoalError(f"curriculum_stage={stage} needs curriculum=True")
