@@ -10,7 +10,6 @@ from helpers import LEARNERS
 from shoal import algorithms, envs
 from shoal.testing import ALGORITHM_CHECKS, GAME_CHECKS
 
-
 QUICK = ("mappo", "qmix", "maddpg")  # one of each family
 
 
