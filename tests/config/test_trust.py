@@ -306,8 +306,8 @@ def test_processes_trust_only_what_they_are_handed(
         assert main(["train", "ppo", OWN, "--trust"], handed) == 2
         assert "--trust" in capsys.readouterr().err
     assert not mark.exists()
-    job = processes.Job(mark.parent / "job", ["ppo", OWN], EVERYTHING.only(OWN))
-    assert job.trust == Trust(named=frozenset({OWN})) and NOTHING.only(OWN) == NOTHING
+    job = processes.Job(mark.parent / "job", ["ppo", OWN], EVERYTHING.only({"env": OWN}))
+    assert job.trust == Trust(named=frozenset({OWN})) and NOTHING.only({"env": OWN}) == NOTHING
 
 
 # -- folders that are no runs ----------------------------------------------------------------------

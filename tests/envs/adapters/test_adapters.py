@@ -718,8 +718,8 @@ TWO = spaces.Tuple([SIGHT, SIGHT])
             {},
             "is neither a PettingZoo, Gymnasium or SMAC environment nor a Match",
         ),
-        ("gym:CartPole-v1", {"limit": -1}, "limit must be a whole number of at least 0, not -1."),
-        ("gym:CartPole-v1", {"swap": 1}, "swap must be True or False, not 1."),
+        ("gym:CartPole-v1", {"limit": -1}, "limit must be a whole number of at least 0, not -1"),
+        ("gym:CartPole-v1", {"swap": 1}, "swap must be True or False, not 1"),
         ("gym:CartPole-v1", {"teams": 2}, "teams must be a text"),
         ("gym:CartPole-v1", {"teams": "both"}, "teams must be empty, all, each or like"),
         (
@@ -776,7 +776,7 @@ TWO = spaces.Tuple([SIGHT, SIGHT])
 def test_mistakes_are_told_in_a_sentence(name, options, says):
     with pytest.raises(ShoalError, match=re.escape(says)) as caught:
         open_match(name, options)
-    assert "\n" not in str(caught.value) and str(caught.value).endswith((".", "?", "!"))
+    assert "\n" not in str(caught.value) and not str(caught.value).endswith(".")
 
 
 def test_a_missing_package_names_the_extra(monkeypatch):
