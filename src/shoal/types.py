@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 if TYPE_CHECKING:  # the processes that run environments speak these records without waiting for JAX
     from jax import Array
@@ -212,6 +212,13 @@ class Fit(NamedTuple):
     option: str
     value: int
     to: str  # what it must fit, in words
+
+
+class TeamProtocol(TypedDict):
+    """What a reader of a team's scores must know."""
+
+    reward: str  # what each agent learns from: own, mean, sum; unused where nobody learns
+    updates_per_step: float  # how often a step enters a gradient update
 
 
 class Clock(NamedTuple):

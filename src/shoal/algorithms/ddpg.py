@@ -56,7 +56,7 @@ class DDPGConfig(PathwiseConfig):
         fraction(self, "epsilon")
 
 
-class DDPG(Pathwise):
+class DDPG(Pathwise[DDPGConfig]):
     """A deterministic actor climbs Q; noise explores."""
 
     name = "ddpg"

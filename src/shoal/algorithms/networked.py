@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from typing_extensions import TypeVar
 
 from ..errors import ShoalError
 from ..learning.returns import counted
@@ -28,7 +29,7 @@ from ..nets.layers import Rng, owners
 from ..nets.mlp import Style
 from ..nets.torsos import TORSOS
 from ..types import Spec, View
-from .base import Algorithm, at_most, fraction, positive
+from .base import Algorithm, LearnerT, MemoryT, at_most, fraction, positive
 
 
 @dataclass(frozen=True)
@@ -80,20 +81,27 @@ def convolutions(channels: str) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
+# what a torso carries from instant to instant: any pytree, every leaf [B,…]
+Hidden = Any
+
+
 class Carry(NamedTuple):
-    """What an agent remembers."""
+    """What the agents of a team remember."""
 
-    hidden: Array  # [B,N,H]
-    last: Array  # [B,N,A] its previous action; width 0 if not asked for
+    hidden: Hidden  # the acting torso's
+    last: Array  # [B,N,A] their previous actions; width 0 where no net sees them
 
 
-class Networked(Algorithm):
+NetConfigT = TypeVar("NetConfigT", bound=NetConfig, default=NetConfig)
+
+
+class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
     """An algorithm whose agents have nets: who owns them, what they see, what is carried from step
     to step."""
 
     acts: ClassVar[str] = "actor"  # the part of the learner that decides
 
-    def __init__(self, config: NetConfig, spec: Spec):
+    def __init__(self, config: NetConfigT, spec: Spec):
         super().__init__(config, spec)
         self.owner = owners(config.sharing, spec)
         self.alike = len(set(self.owner)) < spec.n  # some agents have the same parameters
@@ -122,10 +130,11 @@ class Networked(Algorithm):
         """Does any part see what was done before?"""
         return any(see in (LAST_ACTION, MEAN_ACTION) for sees in self.sees.values() for see in sees)
 
-    def acting(self, learner: Any) -> Any:
-        """One part of the nets, as no other is asked when acting."""
-        nothing = dict.fromkeys(learner._fields)
-        return learner._replace(**nothing | {"params": {self.acts: learner.params[self.acts]}})
+    def acting(self, learner: LearnerT) -> LearnerT:
+        """Only the net that acts."""
+        whole: Any = learner  # a NamedTuple with `params` by part
+        nothing = dict.fromkeys(whole._fields)
+        return whole._replace(**nothing | {"params": {self.acts: whole.params[self.acts]}})
 
     def torso(
         self, rng: Rng, part: str, kind: str = "", owner: tuple[int, ...] = (), more: int = 0
@@ -161,7 +170,7 @@ class Networked(Algorithm):
         value."""
         return view._replace(alive=counted(view, self.config.reward)) if self.spec.leaves else view
 
-    def next_carry(self, hidden: Array, action: Array, carry: Carry) -> Carry:
+    def next_carry(self, hidden: Hidden, action: Array, carry: Carry) -> Carry:
         """What is remembered after an action."""
         return Carry(hidden, as_input(action, self.spec) if self.keeps_last else carry.last)
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from typing_extensions import TypeVar
 
 from ..errors import ShoalError
 from ..learning.memory import Drawn, Replay, empty
@@ -18,7 +19,7 @@ from ..learning.reduce import AXIS, largest, shares, total
 from ..learning.returns import advantages, learning_weight, left, n_step, pool, settle
 from ..nets.inputs import RIVALS_ACTION, Scene, as_input
 from ..nets.layers import Rng
-from ..types import Clock, Fit, Share, Spec, Window
+from ..types import Clock, Fit, Share, Spec, TeamProtocol, Window
 from .base import Metrics, fraction, not_negative, positive
 from .networked import NetConfig, Networked
 
@@ -95,15 +96,18 @@ class Batch(NamedTuple):
     rivals_after: Array  # [B,M]
 
 
-class OffPolicy(Networked):
+OffPolicyConfigT = TypeVar("OffPolicyConfigT", bound=OffPolicyConfig, default=OffPolicyConfig)
+
+
+class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
     """The base. A family says how to improve a learner by one batch."""
 
-    def __init__(self, config: OffPolicyConfig, spec: Spec):
+    def __init__(self, config: OffPolicyConfigT, spec: Spec):
         super().__init__(config, spec)
         self.tx = adam(config.max_grad_norm)
 
     @classmethod
-    def suited(cls, config: OffPolicyConfig, share: Share) -> list[Fit]:
+    def suited(cls, config: OffPolicyConfigT, share: Share) -> list[Fit]:
         c = config
         fits = []
         if c.batch % share.devices:
@@ -138,7 +142,7 @@ class OffPolicy(Networked):
                 f" of {c.length} needs: raise capacity, or lower length or games"
             )
 
-    def protocol(self, share: Share) -> dict[str, Any]:
+    def protocol(self, share: Share) -> TeamProtocol:
         c = self.config
         fresh = share.games * share.window * share.devices
         return {"reward": c.reward, "updates_per_step": c.updates * c.batch * c.length / fresh}

@@ -13,9 +13,12 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from typing_extensions import TypeVar
 
 from ..errors import ShoalError
+from ..learning.trees import at
 from ..nets.inputs import (
     ACTION,
     ID,
@@ -23,6 +26,7 @@ from ..nets.inputs import (
     OBS,
     RIVALS_ACTION,
     STATE,
+    InputPart,
     Scene,
     as_action,
     as_input,
@@ -33,7 +37,7 @@ from ..nets.layers import Dense, Rng, owners
 from ..nets.mlp import Mlp, Parts, Style
 from ..types import Clock, Decision, Spec, View
 from .base import Metrics, not_negative
-from .networked import Carry
+from .networked import Carry, Hidden
 from .off_policy import Batch, Learner, OffPolicy, OffPolicyConfig, gradients, surprise
 
 
@@ -57,7 +61,9 @@ class Actor(eqx.Module):
     torso: Any
     head: Any
 
-    def __call__(self, parts: Parts, carry: Array, first: Array, legal: Array) -> tuple[Any, Array]:
+    def __call__(
+        self, parts: Parts, carry: Hidden, first: Array, legal: Array
+    ) -> tuple[Any, Hidden]:
         features, carry = self.torso(parts, carry, first)
         return self.head(features, legal), carry
 
@@ -78,13 +84,16 @@ class Critic(eqx.Module):
         return self.out(features)
 
 
-class Pathwise(OffPolicy):
+PathwiseConfigT = TypeVar("PathwiseConfigT", bound=PathwiseConfig, default=PathwiseConfig)
+
+
+class Pathwise(OffPolicy[PathwiseConfigT]):
     """The family. Members give `head`, `next_values`, `actor_loss`, and `bonus` where acting itself
     earns."""
 
     central: ClassVar[bool] = False  # critics see the state and every agent's action
 
-    def __init__(self, config: Any, spec: Spec):
+    def __init__(self, config: PathwiseConfigT, spec: Spec):
         super().__init__(config, spec)
         if config.rivals and not self.central:
             raise ShoalError(
@@ -106,7 +115,7 @@ class Pathwise(OffPolicy):
         self.sees["action"] = (*self.acted_sees, *((RIVALS_ACTION,) if config.rivals else ()))
 
     @property
-    def acted_sees(self) -> tuple:
+    def acted_sees(self) -> tuple[InputPart, ...]:
         """What the critic sees of the team's actions."""
         return (JOINT_ACTION if self.central else ACTION,)
 
@@ -161,7 +170,7 @@ class Pathwise(OffPolicy):
         action = as_action(unit, self.spec)
         return Decision(action, self.next_carry(hidden, action, carry), ())
 
-    def policy(self, actor: Actor, scene: Scene, carry: Array) -> tuple[Any, Array]:
+    def policy(self, actor: Actor, scene: Scene, carry: Hidden) -> tuple[Any, Hidden]:
         """The policy at every instant of a scene, and the carry after them."""
         return actor(
             gather(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal
@@ -253,7 +262,7 @@ class Pathwise(OffPolicy):
 
     def now(self, batch: Batch, rivals: Array) -> Scene:
         """Instants 0…T-1 with what was done there; an agent that is not there does nothing."""
-        scene = jax.tree.map(lambda x: x[:-1], batch.scene)
+        scene = at(batch.scene, np.s_[:-1])
         return scene._replace(
             action=self.acted(as_input(batch.window.action, self.spec), scene.view), rivals=rivals
         )
@@ -274,6 +283,6 @@ class Pathwise(OffPolicy):
             action=scene.action[..., None, :, :] * (1 - mine) + own[..., None, :] * mine
         )
 
-    def start(self, torso: Any, scene: Scene) -> Array:
+    def start(self, torso: Any, scene: Scene) -> Hidden:
         """The carry at a drawn window's first instant."""
         return torso.carry(scene.view.first.shape[1], self.spec.n)

@@ -8,12 +8,12 @@ from typing import Any
 from jax import Array
 
 from ..nets.heads import best
+from ..nets.inputs import STATE
 from ..nets.layers import Rng
 from ..nets.mixers import Duplex
 from ..types import View
 from .base import positive
-from .qmix import QMIX
-from .value import MixConfig, taken, together
+from .value import MixConfig, Value, taken, together
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,14 @@ class QPLEXConfig(MixConfig):
         positive(self, "heads", "hyper")
 
 
-class QPLEX(QMIX):
+class QPLEX(Value[QPLEXConfig]):
     """QMIX whose mixer is dueling: any joint values whose best action is each agent's own best (eq.
     6-10)."""
 
     name = "qplex"
     Config = QPLEXConfig
+    mixes = True
+    mixer_sees = (STATE,)
 
     def mixer(self, rng: Rng) -> dict[str, Any]:
         c = self.config

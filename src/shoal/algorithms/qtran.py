@@ -7,8 +7,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from ..learning.trees import at
 from ..nets.heads import best
 from ..nets.inputs import STATE
 from ..nets.layers import Rng
@@ -36,7 +38,7 @@ class QTRANConfig(MixConfig):
         not_negative(self, "opt", "nopt")
 
 
-class QTRAN(Value):
+class QTRAN(Value[QTRANConfig]):
     """A free joint value, and a sum of utilities that is held to agree with it on what is best (eq.
     4-7)."""
 
@@ -64,7 +66,7 @@ class QTRAN(Value):
         online, follower, ahead = self.unrolled(params, learner, batch)
         view = batch.scene.view
         action = batch.window.action
-        now = jax.tree.map(lambda x: x[:-1], view)
+        now = at(view, np.s_[:-1])
         target = self.targets(batch, self.joint(learner.target, follower, ahead, view))
         q = self.joint(params, online, action, now)
         loss, (metrics, wrong) = self.regression(q, target, batch)

@@ -13,9 +13,12 @@ from typing import Any, ClassVar, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from typing_extensions import TypeVar
 
 from ..learning.exploration import SCHEDULES, epsilon_greedy
+from ..learning.trees import at
 from ..nets.distributions import pick
 from ..nets.heads import best, duel
 from ..nets.inputs import InputPart, Scene, as_input, gather
@@ -23,7 +26,7 @@ from ..nets.layers import Dense, Rng
 from ..nets.mlp import Parts
 from ..types import Clock, Decision, Discrete, Spec, View
 from .base import Metrics, fraction, positive
-from .networked import Carry
+from .networked import Carry, Hidden
 from .off_policy import Batch, Learner, OffPolicy, OffPolicyConfig, gradients, surprise
 
 
@@ -65,14 +68,17 @@ class Utility(eqx.Module):
     out: Dense  # actions, and where dueling one more for the value
 
     def __call__(
-        self, parts: Parts, carry: Array, first: Array, legal: Array
-    ) -> tuple[Array, Array]:
+        self, parts: Parts, carry: Hidden, first: Array, legal: Array
+    ) -> tuple[Array, Hidden]:
         features, carry = self.torso(parts, carry, first)
         out = self.out(features)
         return (duel(out, legal) if out.shape[-1] > legal.shape[-1] else out), carry
 
 
-class Value(OffPolicy):
+ValueConfigT = TypeVar("ValueConfigT", bound=ValueConfig, default=ValueConfig)
+
+
+class Value(OffPolicy[ValueConfigT]):
     """The family. Members override `mixer` and `joint`, or `losses`."""
 
     acts = "agents"
@@ -81,7 +87,7 @@ class Value(OffPolicy):
     mixes: ClassVar[bool] = False  # utilities into one value of the team
     mixer_sees: ClassVar[tuple[InputPart, ...]] = ()  # beside the utilities
 
-    def __init__(self, config: ValueConfig, spec: Spec):
+    def __init__(self, config: ValueConfigT, spec: Spec):
         super().__init__(config, spec)
         self.sees["mixer"] = self.mixer_sees
 
@@ -120,7 +126,7 @@ class Value(OffPolicy):
         c = self.config
         return SCHEDULES[c.epsilon_decay](c.epsilon, c.epsilon_end, c.epsilon_steps, clock.steps)
 
-    def utilities(self, net: Utility, scene: Scene, carry: Array) -> tuple[Array, Array]:
+    def utilities(self, net: Utility, scene: Scene, carry: Hidden) -> tuple[Array, Hidden]:
         """`[T,B,N,A]` at every instant of a scene, and the carry after them."""
         return net(
             gather(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal
@@ -147,9 +153,7 @@ class Value(OffPolicy):
         """Squared errors of the mix of utilities, each device's share."""
         online, follower, ahead = self.unrolled(params, learner, batch)
         view = batch.scene.view
-        q = self.joint(
-            params, online[:-1], batch.window.action, jax.tree.map(lambda x: x[:-1], view)
-        )
+        q = self.joint(params, online[:-1], batch.window.action, at(view, np.s_[:-1]))
         values = self.joint(learner.target, follower, ahead, view)
         return self.regression(q, self.targets(batch, values), batch)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from ..learning.trees import at
 from ..nets.heads import best
 from ..nets.layers import Rng
 from ..nets.mixers import UnrestrictedMixer
@@ -37,6 +38,7 @@ class Weighted(QMIX):
     5, algorithm 1)."""
 
     Config = WQMIXConfig
+    config: WQMIXConfig
 
     def mixer(self, rng: Rng) -> dict[str, Any]:
         free = UnrestrictedMixer(rng, self.spec.n, self.spec.state, self.config.hyper)
@@ -59,7 +61,7 @@ class Weighted(QMIX):
         online, _, ahead = self.unrolled(params, learner, batch)
         view = batch.scene.view
         action = batch.window.action
-        now = jax.tree.map(lambda x: x[:-1], view)
+        now = at(view, np.s_[:-1])
         inner = self.central(params, batch)[:-1]
         target = self.targets(
             batch, self.star(learner.target, self.central(learner.target, batch), ahead, view)

@@ -74,7 +74,7 @@ class Pool(NamedTuple):
     iterations: Array  # [] int32
 
 
-class SelfPlay(Fixed):
+class SelfPlay(Fixed[SelfPlayConfig, Pool, Any]):
     """Plays past selves of another team, and rates both. It learns nothing itself."""
 
     name = "past"
@@ -84,13 +84,13 @@ class SelfPlay(Fixed):
         others = [other for other in everybody if other != team]
         of = self.config.of or (others[0] if len(others) == 1 else "")
         if of not in others:
-            told = (
+            problem = (
                 f"there is no other team {of!r}{nearest(of, others)}"
                 if of
                 else f"{len(others)} other teams play"
             )
             raise ShoalError(
-                f"past cannot tell whose past selves to play for {team!r}, as {told}: set of"
+                f"past cannot tell whose past selves to play for {team!r}, as {problem}: set of"
             )
         self.team = team
         self.of = of
@@ -159,15 +159,15 @@ class SelfPlay(Fixed):
         groups = self.config.groups
         views, carries = jax.tree.map(partial(_split, groups), (view, carry))
         decide = jax.vmap(partial(self._decide, clock, greedy))
-        together = decide(learner.playing, jax.random.split(key, groups), views, carries)
+        decided = decide(learner.playing, jax.random.split(key, groups), views, carries)
         action, carry = jax.tree.map(
-            lambda x: x.reshape(-1 if x.size else games, *x.shape[2:])[:games], together
+            lambda x: x.reshape(-1 if x.size else games, *x.shape[2:])[:games], decided
         )
         return Decision(action, carry, ())
 
     def _decide(
         self, clock: Clock, greedy: bool, learner: Any, key: Array, view: View, carry: Any
-    ) -> tuple:
+    ) -> tuple[Array, Any]:
         decision = self.player.act(learner, key, view, carry, clock, greedy)
         return decision.action, decision.carry
 
