@@ -25,6 +25,7 @@ from ..config.trust import NOTHING, Trust
 from ..errors import ShoalError
 from ..nets.layers import outline
 from . import checkpoint, folder
+from .records import BestAbout, CheckpointAbout, PolicyAbout
 
 # inside a policy folder
 WEIGHTS = "weights.safetensors"
@@ -68,12 +69,15 @@ def save(
 
     leaves = folder.named(acting(config, learners))
     blob = as_bytes({name: np.array(leaf, order="C") for name, leaf in leaves.items()})
-    about = (
-        {"steps": steps}
-        | (best._asdict() if best else {})
-        | ({"agents": list(agents)} if agents else {})
-    )
-    about |= {"sha256": hashlib.sha256(blob).hexdigest(), "config": config.to_json()}
+    about: PolicyAbout = {
+        "steps": steps,
+        "sha256": hashlib.sha256(blob).hexdigest(),
+        "config": config.to_json(),
+    }
+    if best:
+        about.update(BestAbout(**best._asdict()))
+    if agents:
+        about["agents"] = list(agents)
     temporary = _temporary(place)
     before = _before(place)
     for leftover in (temporary, before):
@@ -97,7 +101,7 @@ def save(
 def best_of(run: Path) -> Best | None:
     """What `best/` says it is."""
     try:
-        about = files.read_json(run / folder.BEST / ABOUT, "a saved policy")
+        about: PolicyAbout = files.read_json(run / folder.BEST / ABOUT, "a saved policy")
         return Best(about["team"], about["steps"], about["score"])
     except (ShoalError, KeyError, TypeError):
         return None
@@ -137,7 +141,7 @@ def _read(place: Path, trust: Trust) -> Saved:
     from safetensors import SafetensorError
     from safetensors.numpy import load as as_arrays
 
-    about = files.read_json(place / ABOUT, "a saved policy")
+    about: PolicyAbout = files.read_json(place / ABOUT, "a saved policy")
     try:
         blob = files.read_bytes(place / WEIGHTS)
         leaves = folder.renamed(as_arrays(blob))
@@ -149,7 +153,7 @@ def _read(place: Path, trust: Trust) -> Saved:
 
 
 def _rebuilt(
-    place: Path, about: dict[str, Any], leaves: dict[str, np.ndarray], trust: Trust
+    place: Path, about: CheckpointAbout | PolicyAbout, leaves: dict[str, np.ndarray], trust: Trust
 ) -> Saved:
     """Learners of these leaves, if they fit their config."""
     with files.errors_name(place):
@@ -172,7 +176,7 @@ def _rebuilt(
     return Saved(config, learners, steps, agents)
 
 
-def _agents(config: Config, about: dict[str, Any]) -> tuple[str, ...]:
+def _agents(config: Config, about: CheckpointAbout | PolicyAbout) -> tuple[str, ...]:
     """Those whose policy it is, if not all agents'."""
     names = about.get("agents", [])
     known = [agent for spec in config.sides.values() for agent in spec.agents]
