@@ -15,7 +15,7 @@ from typing_extensions import TypeVar
 from ..errors import ShoalError
 from ..learning.memory import Drawn, Replay, empty
 from ..learning.optim import adam, annealed, descend, follow
-from ..learning.reduce import AXIS, largest, shares, total
+from ..learning.reduce import AXIS, largest, mean_weights, total
 from ..learning.returns import advantages, learning_weight, left, n_step, pool, settle
 from ..nets.inputs import RIVALS_ACTION, Scene, as_input
 from ..nets.layers import Rng
@@ -244,8 +244,8 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
             Scene(self.seen(window.view), last),
             reward,
             discount,
-            shares(learning_weight(window, c.reward) * warm[..., None]),
-            shares(window.weight * warm[..., None]),
+            mean_weights(learning_weight(window, c.reward) * warm[..., None]),
+            mean_weights(window.weight * warm[..., None]),
             drawn.importance,
             drawn.rivals_after,
         )

@@ -22,7 +22,7 @@ from ..errors import ShoalError
 from ..learning.memory import Rollout
 from ..learning.normalise import ReturnNormaliser
 from ..learning.optim import adam, annealed, descend
-from ..learning.reduce import moments, shares, total
+from ..learning.reduce import mean_weights, moments, total
 from ..learning.returns import advantages, learning_weight, left, pool, settle
 from ..learning.trees import at
 from ..nets.heads import policy_head
@@ -301,9 +301,11 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         weight = window.weight
         critic_weight = learning_weight(window, c.reward)
         if c.normalise_value:
-            learner = learner._replace(scale=learner.scale.update(target, shares(critic_weight)))
+            learner = learner._replace(
+                scale=learner.scale.update(target, mean_weights(critic_weight))
+            )
         if c.normalise_advantage:
-            mean, variance = moments(adv, shares(weight))
+            mean, variance = moments(adv, mean_weights(weight))
             adv = (adv - mean) / (jnp.sqrt(variance) + 1e-8)
         carries = at((window.carry.hidden, memory.carry), None)
         return (
@@ -358,7 +360,7 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         if len(rows) < batch.weight.shape[1]:
             batch = jax.tree.map(lambda x: x.at[:, rows].get(mode="promise_in_bounds"), batch)
         batch = batch._replace(
-            weight=shares(batch.weight), critic_weight=shares(batch.critic_weight)
+            weight=mean_weights(batch.weight), critic_weight=mean_weights(batch.critic_weight)
         )
         grads, metrics = total(
             jax.grad(losses, has_aux=True)(learner.params, learner, batch, clock)

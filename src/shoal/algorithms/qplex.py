@@ -7,7 +7,7 @@ from typing import Any
 
 from jax import Array
 
-from ..nets.heads import best
+from ..nets.heads import best_action
 from ..nets.inputs import STATE
 from ..nets.layers import Rng
 from ..nets.mixers import Duplex
@@ -45,5 +45,5 @@ class QPLEX(Value[QPLEXConfig]):
         return {"mixer": Duplex(rng, spec.n, spec.state, spec.action.size, c.heads, c.hyper)}
 
     def joint(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
-        q, top = (taken(utilities, a, view) for a in (action, best(utilities, view.legal)))
+        q, top = (taken(utilities, a, view) for a in (action, best_action(utilities, view.legal)))
         return params["mixer"](q, top, view.state, together(action, view, self.spec))

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from ..learning.trees import at
-from ..nets.heads import best
+from ..nets.heads import best_action
 from ..nets.inputs import STATE
 from ..nets.layers import Rng
 from ..nets.mixers import Hyper
@@ -70,7 +70,7 @@ class QTRAN(Value[QTRANConfig]):
         target = self.targets(batch, self.joint(learner.target, follower, ahead, view))
         q = self.joint(params, online, action, now)
         loss, (metrics, wrong) = self.regression(q, target, batch)
-        top = best(online[:-1], now.legal)
+        top = best_action(online[:-1], now.legal)
         fixed = jax.lax.stop_gradient
         value = params["value"](now.state)
         # sum of utilities + V - Q, at the agents' own best actions and at those taken (eq. 4)

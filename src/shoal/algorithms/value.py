@@ -20,7 +20,7 @@ from typing_extensions import TypeVar
 from ..learning.exploration import SCHEDULES, epsilon_greedy
 from ..learning.trees import at
 from ..nets.distributions import pick
-from ..nets.heads import best, duel
+from ..nets.heads import best_action, duel
 from ..nets.inputs import InputPart, Scene, as_input, gather
 from ..nets.layers import Dense, Rng
 from ..nets.mlp import Parts
@@ -115,12 +115,14 @@ class Value(OffPolicy[ValueConfigT]):
         self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool
     ) -> Decision:
         q, hidden = self.utilities(learner.params["agents"], self.scene(view, carry), carry.hidden)
-        action = best(q[0], view.legal) if greedy else self.explore(key, q[0], view.legal, clock)
+        action = (
+            best_action(q[0], view.legal) if greedy else self.explore(key, q[0], view.legal, clock)
+        )
         return Decision(action, self.next_carry(hidden, action, carry), ())
 
     def explore(self, key: Array, q: Array, legal: Array, clock: Clock) -> Array:
         """What it tries while it learns."""
-        return epsilon_greedy(key, best(q, legal), legal, self.epsilon(clock))
+        return epsilon_greedy(key, best_action(q, legal), legal, self.epsilon(clock))
 
     def epsilon(self, clock: Clock) -> Array:
         c = self.config
@@ -166,7 +168,7 @@ class Value(OffPolicy[ValueConfigT]):
         return (
             online,
             follower,
-            best(online if self.config.double else follower, batch.window.view.legal),
+            best_action(online if self.config.double else follower, batch.window.view.legal),
         )
 
     def joint(self, params: dict, utilities: Array, action: Array, view: View) -> Array:

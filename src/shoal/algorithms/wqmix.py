@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from ..learning.trees import at
-from ..nets.heads import best
+from ..nets.heads import best_action
 from ..nets.layers import Rng
 from ..nets.mixers import UnrestrictedMixer
 from ..types import View
@@ -68,7 +68,7 @@ class Weighted(QMIX):
         )
         star = self.star(params, inner, action, now)
         q = self.joint(params, online[:-1], action, now)
-        top = jnp.where(now.alive, best(online[:-1], now.legal), action)
+        top = jnp.where(now.alive, best_action(online[:-1], now.legal), action)
         lighter = self.lighter(q, target, action, top, self.star(params, inner, top, now))
         loss, (metrics, wrong) = self.regression(
             q, target, batch, jnp.where(lighter, self.config.alpha, 1.0)

@@ -92,7 +92,7 @@ def policy_head(rng: Rng, owner: tuple[int, ...], hidden: int, spec: Spec, squas
     return CategoricalHead(rng, owner, hidden, spec.action)
 
 
-def best(values: Array, legal: Array) -> Array:
+def best_action(values: Array, legal: Array) -> Array:
     """The number of each agent's best legal action, `[…,N]`."""
     return jnp.argmax(jnp.where(legal, values, -jnp.inf), -1)
 
