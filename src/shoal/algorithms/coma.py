@@ -133,7 +133,7 @@ class COMA(OnPolicy[COMAConfig]):
         values = jnp.concatenate([pick(before, memory.window.action), expectation(dist, last)])
         return (learner.scale.up(values) if self.config.normalise_value else values), carry
 
-    def study(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> Learner:
+    def critic_first(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> Learner:
         """Several passes, so that the advantages the actor is given mean something."""
         epochs = self.config.critic_epochs
         minibatches = self.config.critic_minibatches

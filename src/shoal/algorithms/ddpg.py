@@ -128,7 +128,7 @@ class DDPG(Pathwise[DDPGConfig]):
         self, params: dict, learner: Learner, batch: Batch, key: Array
     ) -> tuple[Array, tuple[Metrics, Array]]:
         """−Q of one's own action, the others' as they were."""
-        scene = self.now(batch, batch.window.rivals)
+        scene = self.played(batch, batch.window.rivals)
         actor = params["actor"]
         weight = batch.actor_weight
         policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))

@@ -127,7 +127,7 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
 
     @property
     def keeps_last(self) -> bool:
-        """Does any part see what was done before?"""
+        """Whether any net sees previous actions."""
         return any(see in (LAST_ACTION, MEAN_ACTION) for sees in self.sees.values() for see in sees)
 
     def acting(self, learner: LearnerT) -> LearnerT:
@@ -166,8 +166,8 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         )
 
     def seen(self, view: View) -> View:
-        """A view as nets see it: who was cut short alone is there once more, for the sake of its
-        value."""
+        """A view as nets see it: an agent cut short alone counts as alive at that instant, as its
+        value there is needed."""
         return view._replace(alive=counted(view, self.config.reward)) if self.spec.leaves else view
 
     def next_carry(self, hidden: Hidden, action: Array, carry: Carry) -> Carry:
@@ -179,9 +179,9 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         return action * view.alive[..., None]
 
     def previous_actions(self, view: View, action: Array, before: Array) -> Array:
-        """`[T,B,N,A]` the action before each of these instants: `before` the first of them, then
-        `action`."""
+        """`[T,B,N,A]` the action before each instant: `before` the first, then `action`; 0 where an
+        episode opens."""
         if not self.keeps_last:
             return jnp.zeros((*view.alive.shape, 0))
-        led = jnp.concatenate([before, as_input(action, self.spec)])
-        return led * ~view.first[..., None, None]
+        previous = jnp.concatenate([before, as_input(action, self.spec)])
+        return previous * ~view.first[..., None, None]

@@ -99,7 +99,7 @@ class IdentityTorso(eqx.Module):
 class Record(NamedTuple):
     """What is kept of a decision."""
 
-    raw: Array  # the draw behind the action
+    raw: Array  # [B,N] or [B,N,A] the sample that the action was made of
     log_prob: Array  # [B,N]
 
 
@@ -141,9 +141,8 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         super().__init__(config, spec)
         own = config.reward == "own"
         central = STATE in self.critic_sees
-        # one state, but a value for each, whatever the actor is shown
+        # all agents see one state: where each has its own reward, the critic needs their ids
         needed = self.alike and own and central
-        # else one for the team
         own_value = needed or (self.told_apart and (own or OBS in self.critic_sees))
         self.sees["critic"] = tuple(see for see in self.critic_sees if see is not ID or own_value)
         if config.share_torso and self.sees["critic"] != self.sees["actor"]:
@@ -155,7 +154,7 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
 
     @classmethod
     def _rows(cls, config: OnPolicyConfig, share: Share) -> tuple[int, str]:
-        """What minibatches split, and what that is."""
+        """How many rows minibatches split, and what a row is."""
         if config.torso != "mlp":
             return share.games, "games"
         return share.games * share.window, "rows (games x window)"
@@ -225,8 +224,8 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
     def policy(
         self, actor: Actor, scene: Scene, carry: Hidden, clock: Clock
     ) -> tuple[Any, Array, Hidden]:
-        """The acting policy at every instant of a scene, its torso's features, its carry after
-        them."""
+        """The acting policy at every instant of a scene, its torso's features, and the carry after
+        the last instant."""
         return actor(
             gather(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal
         )
@@ -246,7 +245,7 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         learner, batch, carry = self.prepare(learner, memory, key_regress, clock)
         if not self.recurrent:
             batch = _fold_time(batch)
-        learner = self.study(learner, batch, key_study, clock)
+        learner = self.critic_first(learner, batch, key_study, clock)
         both = ("actor", "critic")
         learner, metrics = self.passes(
             self.losses,
@@ -260,8 +259,8 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         )
         return learner, Rollout(carry), metrics
 
-    def study(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> Learner:
-        """What the critic learns from the window before the actor does."""
+    def critic_first(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> Learner:
+        """What the critic learns from the window before the actor learns anything: nothing."""
         return learner
 
     def passes(
@@ -407,8 +406,8 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
 
 
 def _fold_time(batch: Batch) -> Batch:
-    """`[T,B,…]` -> `[1,T·B,…]`: nothing is recurrent, so every step is a row of its own. Carries
-    are empty."""
+    """`[T,B,…]` -> `[1,T·B,…]`: where nothing is recurrent every step is a row of its own, and
+    carries are empty."""
     count = batch.weight.shape[0] * batch.weight.shape[1]
     carries = {"actor_carry": batch.actor_carry, "critic_carry": batch.critic_carry}
     folded = jax.tree.map(

@@ -69,7 +69,8 @@ class Actor(eqx.Module):
 
 
 class Critic(eqx.Module):
-    """Q of what is seen and done; what is remembered is remembered before the action comes in."""
+    """Q of inputs and actions. What is recurrent reads the inputs alone; actions join its
+    features."""
 
     memory: Any  # a recurrent torso or None
     torso: Any
@@ -88,8 +89,8 @@ PathwiseConfigT = TypeVar("PathwiseConfigT", bound=PathwiseConfig, default=Pathw
 
 
 class Pathwise(OffPolicy[PathwiseConfigT]):
-    """The family. Members give `head`, `next_values`, `actor_loss`, and `bonus` where acting itself
-    earns."""
+    """The family. Members give `head`, `greedy`, `explore`, `next_values`, `actor_loss`, and
+    `bonus` where acting itself earns."""
 
     central: ClassVar[bool] = False  # critics see the state and every agent's action
 
@@ -132,7 +133,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
 
     @property
     def twins(self) -> int:
-        """Critics beside each other, of which the lowest is believed."""
+        """Number of critics; targets take the lowest of them."""
         return 1
 
     def head(self, rng: Rng) -> Any:
@@ -177,11 +178,11 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         )
 
     def greedy(self, policy: Any) -> Array:
-        """`[T,B,N,A]` what it thinks best, as nets read it."""
+        """`[T,B,N,A]` the action it thinks best, as nets read it."""
         raise NotImplementedError
 
     def explore(self, policy: Any, key: Array, legal: Array, clock: Clock) -> Array:
-        """`[T,B,N,A]` what it tries while training."""
+        """`[T,B,N,A]` the action it tries while training, as nets read it."""
         raise NotImplementedError
 
     # -- learning ----------------------------------------------------------------------------------
@@ -210,22 +211,21 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         self, params: dict, learner: Learner, batch: Batch, key: Array
     ) -> tuple[Array, tuple[Metrics, Array]]:
         """Squared errors of every critic, each device's share."""
-        target = jax.lax.stop_gradient(self.aims(learner, batch, key))
+        target = jax.lax.stop_gradient(self.critic_targets(learner, batch, key))
         qs = [
             self.chosen(q, batch)
-            for q in self.q(params["critic"], self.now(batch, batch.window.rivals))
+            for q in self.q(params["critic"], self.played(batch, batch.window.rivals))
         ]
         weight = batch.weight.sum(-1, keepdims=True) if self.team_critic else batch.weight
         loss = sum((0.5 * (q - target) ** 2 * weight * batch.importance[:, None]).sum() for q in qs)
         metrics = {"critic_loss": loss, "q": (qs[0] * weight).sum()}
         return jnp.asarray(loss), (metrics, surprise(qs[0] - target, weight))
 
-    def aims(self, learner: Learner, batch: Batch, key: Array) -> Array:
-        """`[T,B,N or 1]` what the critics regress to: a step passed on the way earns its bonus
-        beside its reward.
+    def critic_targets(self, learner: Learner, batch: Batch, key: Array) -> Array:
+        """`[T,B,N or 1]` what the critics regress to.
 
-        The first does not: its action is given. Nor does the last instant, whose value has it
-        already.
+        Over several steps each but the first adds its bonus to its reward. The first does not, as
+        its action is given; the value at the end has its bonus already.
         """
         rivals = (
             jnp.concatenate([batch.window.rivals, batch.rivals_after[None]])
@@ -260,7 +260,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         """`[T,B,N or 1]` Q of the actions taken."""
         return q[..., 0]
 
-    def now(self, batch: Batch, rivals: Array) -> Scene:
+    def played(self, batch: Batch, rivals: Array) -> Scene:
         """Instants 0…T-1 with what was done there; an agent that is not there does nothing."""
         scene = at(batch.scene, np.s_[:-1])
         return scene._replace(

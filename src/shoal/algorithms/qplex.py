@@ -13,7 +13,7 @@ from ..nets.layers import Rng
 from ..nets.mixers import Duplex
 from ..types import View
 from .base import positive
-from .value import MixConfig, Value, taken, together
+from .value import MixConfig, Value, joint_action, taken
 
 
 @dataclass(frozen=True)
@@ -46,4 +46,4 @@ class QPLEX(Value[QPLEXConfig]):
 
     def joint(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
         q, top = (taken(utilities, a, view) for a in (action, best_action(utilities, view.legal)))
-        return params["mixer"](q, top, view.state, together(action, view, self.spec))
+        return params["mixer"](q, top, view.state, joint_action(action, view, self.spec))

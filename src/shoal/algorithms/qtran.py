@@ -18,7 +18,7 @@ from ..nets.mixers import Hyper
 from ..types import View
 from .base import Metrics, not_negative, positive
 from .off_policy import Batch, Learner
-from .value import MixConfig, Value, taken, together
+from .value import MixConfig, Value, joint_action, taken
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class QTRAN(Value[QTRANConfig]):
 
     def joint(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
         """Q of the joint action itself, not of utilities."""
-        return params["joint"](view.state, together(action, view, self.spec))
+        return params["joint"](view.state, joint_action(action, view, self.spec))
 
     def losses(
         self, params: dict, learner: Learner, batch: Batch

@@ -132,7 +132,7 @@ class SAC(Pathwise[SACConfig]):
         self, params: dict, learner: Learner, batch: Batch, key: Array
     ) -> tuple[Array, tuple[Metrics, Array]]:
         """α·log π − min Q, and of the temperature log α·(entropy − the one aimed at)."""
-        scene = self.now(batch, batch.window.rivals)
+        scene = self.played(batch, batch.window.rivals)
         actor = params["actor"]
         weight = batch.actor_weight
         policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))

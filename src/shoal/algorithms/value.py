@@ -191,8 +191,9 @@ class Value(OffPolicy[ValueConfigT]):
         return loss, (metrics, surprise(error, weight))
 
 
-def together(action: Array, view: View, spec: Spec) -> Array:
-    """`[T,B,N·A]` a joint action as a mixer reads it: an agent that is not there does nothing."""
+def joint_action(action: Array, view: View, spec: Spec) -> Array:
+    """`[T,B,N·A]` the actions of a team as a mixer reads them: an agent that is not there does
+    nothing."""
     return (as_input(action, spec) * view.alive[..., None]).reshape(*view.first.shape, -1)
 
 
