@@ -202,8 +202,8 @@ class SelfPlay(Fixed[SelfPlayConfig, Pool, Any]):
         return jax.tree.map(lambda new, old: jnp.where(due, new, old), fresh, carry)
 
     def _rated(self, learner: Pool, results: Results) -> tuple[Pool, Array]:
-        """The pool with new ratings and the number of games rated: those of episodes with one opponent
-        from their beginning to their end."""
+        """The pool with new ratings, and how many games were rated: episodes with one opponent from
+        their beginning to their end."""
         ended = results.ended
         games = ended.shape[1]
         whole = jax.lax.dynamic_slice(learner.whole, [jax.lax.axis_index(AXIS) * games], [games])
