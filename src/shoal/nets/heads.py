@@ -85,7 +85,9 @@ class SquashedHead(eqx.Module):
         return Gaussian(self.mean(features), log_std, free(legal, self.space), -one, one, True)
 
 
-def policy_head(rng: Rng, owner: tuple[int, ...], hidden: int, spec: Spec, squash: bool):
+def policy_head(
+    rng: Rng, owner: tuple[int, ...], hidden: int, spec: Spec, squash: bool
+) -> GaussianHead | CategoricalHead:
     """The head for a team's action space."""
     if isinstance(spec.action, Box):
         return GaussianHead(rng, owner, hidden, spec.action, squash)
