@@ -56,7 +56,7 @@ class Projected(eqx.Module):
 
     def __call__(self, parts: Parts, carry: Pair, first: Array) -> tuple[Array, Pair]:
         features, _ = self.inner(parts, jnp.zeros(()), first)
-        carry, states = jax.lax.scan(self._step, carry, (features, first))
+        carry, states = jax.lax.scan(lambda *now: self._step(*now), carry, (features, first))
         return states, carry
 
     def _step(self, carry: Pair, now: tuple[Array, Array]) -> tuple[Pair, Array]:

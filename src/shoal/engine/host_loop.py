@@ -171,11 +171,10 @@ class HostLoop(Loop):
             *self._acting(state), clock, views, carries, keys_play, 0
         )
         streams = jax.tree.map(partial(_shape, self.window + 1), views)
-        done = jax.tree.map(
-            partial(_shape, self.window), (actions, records, views[next(iter(views))].first)
-        )
+        first = views[next(iter(views))].first
+        done = jax.tree.map(partial(_shape, self.window), (actions, records, first))
         kept = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (carries, after))
-        played = Played(streams, *done[:2], *kept, done[2])
+        played = Played(streams, done[0], done[1], kept[0], kept[1], done[2])
         self.learn = self._learning_program.lower(state, played, keys, clock).compile()
         return partial(self._run_here, iterations)
 

@@ -154,7 +154,7 @@ def opened(place: Path) -> tuple[CheckpointAbout, dict[str, np.ndarray]]:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    about = files.read_json(place / ABOUT, "a whole checkpoint")
+    about: CheckpointAbout = files.read_json(place / ABOUT, "a whole checkpoint")
     try:
         blob = files.read_bytes(place / STATE)
     except OSError as error:

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -75,7 +75,7 @@ def save(
         "config": config.to_json(),
     }
     if best:
-        about.update(BestAbout(**best._asdict()))
+        about = cast(PolicyAbout, {**about, **best._asdict()})
     if agents:
         about["agents"] = list(agents)
     temporary = _temporary(place)
@@ -101,7 +101,7 @@ def save(
 def best_of(run: Path) -> Best | None:
     """What `best/` says it is."""
     try:
-        about: PolicyAbout = files.read_json(run / folder.BEST / ABOUT, "a saved policy")
+        about: BestAbout = files.read_json(run / folder.BEST / ABOUT, "a saved policy")
         return Best(about["team"], about["steps"], about["score"])
     except (ShoalError, KeyError, TypeError):
         return None
