@@ -100,7 +100,8 @@ class Spec:
         """What `to_json` gave, also after it was written and read."""
         ((kind, bounds),) = plain["action"].items()
         action = {"Discrete": Discrete, "Box": Box}[kind](**_tuples(bounds))
-        return cls(**_tuples(plain) | {"action": action})
+        fields: dict[str, Any] = {**_tuples(plain), "action": action}
+        return cls(**fields)
 
 
 def line_up(teams: dict[str, Spec], joined: bool) -> dict[str, Spec]:

@@ -193,7 +193,7 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         actor = Actor(
             self.torso(rng, "actor"), policy_head(rng, self.owner, c.hidden, self.spec, c.squash)
         )
-        params = {"actor": actor, "critic": self.init_critic(rng)}
+        params: dict[str, Any] = {"actor": actor, "critic": self.init_critic(rng)}
         opt = {part: self.tx.init(net) for part, net in params.items()}
         scale = ReturnNormaliser(jnp.zeros(()), jnp.ones(()), jnp.zeros(()))
         return Learner(params, self.init_target(params["critic"]), opt, scale)

@@ -217,9 +217,10 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
             for q in self.q(params["critic"], self.played(batch, batch.window.rivals))
         ]
         weight = batch.weight.sum(-1, keepdims=True) if self.team_critic else batch.weight
-        loss = sum((0.5 * (q - target) ** 2 * weight * batch.importance[:, None]).sum() for q in qs)
+        squares = (0.5 * (q - target) ** 2 * weight * batch.importance[:, None] for q in qs)
+        loss = jnp.asarray(sum(square.sum() for square in squares))
         metrics = {"critic_loss": loss, "q": (qs[0] * weight).sum()}
-        return jnp.asarray(loss), (metrics, surprise(qs[0] - target, weight))
+        return loss, (metrics, surprise(qs[0] - target, weight))
 
     def critic_targets(self, learner: Learner, batch: Batch, key: Array) -> Array:
         """`[T,B,N or 1]` what the critics regress to.

@@ -90,3 +90,6 @@ def _unroll_bwd(residual: tuple, grad: Array) -> tuple:
     )
     (weights,) = jax.vjp(lambda dense: dense(before), hidden)[1](recurrent)
     return weights, gates, carry, jnp.zeros_like(keep)
+
+
+unroll.defvjp(_unroll_fwd, _unroll_bwd)

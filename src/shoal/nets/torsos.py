@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-from .gru import Gru, _unroll_bwd, _unroll_fwd, unroll
+from .gru import Gru
 from .mlp import Mlp
 
 TORSOS = {"mlp": Mlp, "gru": Gru}
-
-
-unroll.defvjp(_unroll_fwd, _unroll_bwd)

@@ -12,10 +12,10 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -88,8 +88,8 @@ def write(run: Path, arrays: dict[str, np.ndarray], about: CheckpointAbout, keep
         temporary.mkdir(parents=True)
         blob = save(arrays)
         flushed(temporary / STATE, blob)
-        facts: CheckpointAbout = {**about, "format": FORMAT}
-        files.write_json(temporary / ABOUT, {**facts, "sha256": _checksum(blob, facts)})
+        facts = about | {"format": FORMAT}
+        files.write_json(temporary / ABOUT, facts | {"sha256": _checksum(blob, facts)})
         sync(temporary / ABOUT)
         sync(temporary)
         shutil.rmtree(there, ignore_errors=True)
@@ -136,7 +136,7 @@ def read(place: Path, like: TrainState) -> tuple[TrainState, CheckpointAbout]:
     about, leaves = opened(place)
     return _fitted(
         place, like, {name: leaf for name, leaf in leaves.items() if not name.startswith(BEST)}
-    ), about
+    ), cast(CheckpointAbout, about)
 
 
 def best(place: Path, like: dict[str, Any]) -> dict[str, Any]:
@@ -149,12 +149,12 @@ def best(place: Path, like: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def opened(place: Path) -> tuple[CheckpointAbout, dict[str, np.ndarray]]:
+def opened(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What is said in a checkpoint and its arrays by name, if every byte is as it was written."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    about: CheckpointAbout = files.read_json(place / ABOUT, "a whole checkpoint")
+    about = files.read_json(place / ABOUT, "a whole checkpoint")
     try:
         blob = files.read_bytes(place / STATE)
     except OSError as error:
@@ -178,7 +178,7 @@ def _fitted(place: Path, like: Any, leaves: dict[str, np.ndarray]) -> Any:
     return jax.tree.unflatten(jax.tree.structure(like), [leaves[name] for name in wanted])
 
 
-def _checksum(blob: bytes, facts: CheckpointAbout) -> str:
+def _checksum(blob: bytes, facts: Mapping[str, Any]) -> str:
     """Of the arrays and of what is said beside them."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode() + blob).hexdigest()
 

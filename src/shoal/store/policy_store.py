@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -25,7 +25,6 @@ from ..config.trust import NOTHING, Trust
 from ..errors import ShoalError
 from ..nets.layers import outline
 from . import checkpoint, folder
-from .records import BestAbout, CheckpointAbout, PolicyAbout
 
 # inside a policy folder
 WEIGHTS = "weights.safetensors"
@@ -69,15 +68,12 @@ def save(
 
     leaves = folder.named(acting(config, learners))
     blob = as_bytes({name: np.array(leaf, order="C") for name, leaf in leaves.items()})
-    about: PolicyAbout = {
-        "steps": steps,
-        "sha256": hashlib.sha256(blob).hexdigest(),
-        "config": config.to_json(),
-    }
-    if best:
-        about = cast(PolicyAbout, {**about, **best._asdict()})
-    if agents:
-        about["agents"] = list(agents)
+    about = (
+        {"steps": steps}
+        | (best._asdict() if best else {})
+        | ({"agents": list(agents)} if agents else {})
+    )
+    about |= {"sha256": hashlib.sha256(blob).hexdigest(), "config": config.to_json()}
     temporary = _temporary(place)
     before = _before(place)
     for leftover in (temporary, before):
@@ -101,7 +97,7 @@ def save(
 def best_of(run: Path) -> Best | None:
     """What `best/` says it is."""
     try:
-        about: BestAbout = files.read_json(run / folder.BEST / ABOUT, "a saved policy")
+        about = files.read_json(run / folder.BEST / ABOUT, "a saved policy")
         return Best(about["team"], about["steps"], about["score"])
     except (ShoalError, KeyError, TypeError):
         return None
@@ -141,7 +137,7 @@ def _read(place: Path, trust: Trust) -> Saved:
     from safetensors import SafetensorError
     from safetensors.numpy import load as as_arrays
 
-    about: PolicyAbout = files.read_json(place / ABOUT, "a saved policy")
+    about = files.read_json(place / ABOUT, "a saved policy")
     try:
         blob = files.read_bytes(place / WEIGHTS)
         leaves = folder.renamed(as_arrays(blob))
@@ -153,7 +149,7 @@ def _read(place: Path, trust: Trust) -> Saved:
 
 
 def _rebuilt(
-    place: Path, about: CheckpointAbout | PolicyAbout, leaves: dict[str, np.ndarray], trust: Trust
+    place: Path, about: dict[str, Any], leaves: dict[str, np.ndarray], trust: Trust
 ) -> Saved:
     """Learners of these leaves, if they fit their config."""
     with files.errors_name(place):
@@ -176,7 +172,7 @@ def _rebuilt(
     return Saved(config, learners, steps, agents)
 
 
-def _agents(config: Config, about: CheckpointAbout | PolicyAbout) -> tuple[str, ...]:
+def _agents(config: Config, about: dict[str, Any]) -> tuple[str, ...]:
     """Those whose policy it is, if not all agents'."""
     names = about.get("agents", [])
     known = [agent for spec in config.sides.values() for agent in spec.agents]

@@ -64,7 +64,7 @@ class PolicyAbout(TypedDict):
 class Ending(TypedDict):
     """How a run ended, whatever ended it."""
 
-    format: int  # since 0.2.0, as `reason`
+    format: NotRequired[int]  # since 0.2.0, as `reason`
     path: str
     reason: str
     stopped: int  # the number of the signal that ended it early, or 0
