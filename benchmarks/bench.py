@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 SECONDS = 8.0  # that a workload runs for once compiled
 RESULTS = Path(__file__).parent / "results" / "bench.json"
@@ -216,7 +217,7 @@ def time_games(name: str, devices: int, seconds: float) -> dict:
     actions = jax.random.randint(jax.random.key(1), (steps, games, 3), 0, 5)
     keys = jax.random.split(jax.random.key(2), steps)
 
-    def step(carry, now):
+    def step(carry: Any, now: Any) -> Any:
         key, action = now
         # the views are carried, so each step makes them
         return env.step(key, carry[0], {"agent": action}), None

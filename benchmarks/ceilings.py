@@ -11,7 +11,9 @@ on, or only from the second, when a message can first have arrived.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import permutations
+from typing import Any
 
 import jax
 import numpy as np
@@ -30,7 +32,9 @@ def steer(pos: np.ndarray, vel: np.ndarray, target: np.ndarray, brake: float) ->
     return np.where(np.abs(along) < 0.05, 0, 2 * axis + 1 + (along > 0))
 
 
-def play(env_id: str, targets, agents: slice, idle: int, brake: float) -> float:
+def play(
+    env_id: str, targets: Callable[[Any], np.ndarray], agents: slice, idle: int, brake: float
+) -> float:
     """Mean return of one agent when `agents` steer, after `idle` steps of standing still."""
     env = make(env_id)
     state, _ = jax.jit(env.reset, static_argnums=1)(jax.random.key(0), GAMES)
@@ -48,7 +52,7 @@ def play(env_id: str, targets, agents: slice, idle: int, brake: float) -> float:
     return earned
 
 
-def cheapest(world) -> np.ndarray:
+def cheapest(world: Any) -> np.ndarray:
     """`[N,2,B]` landmarks so assigned to agents that the distances add up to least."""
     pos = np.array(world.pos)
     fixed = np.array(world.fixed)
@@ -58,7 +62,7 @@ def cheapest(world) -> np.ndarray:
     return np.moveaxis(fixed[best.T, :, np.arange(pos.shape[-1])], 1, -1)
 
 
-def meant(world) -> np.ndarray:
+def meant(world: Any) -> np.ndarray:
     """`[1,2,B]` the landmark the speaker means."""
     fixed = np.array(world.fixed)
     goal = np.array(world.goal)[0]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 if TYPE_CHECKING:  # the processes that run environments speak these records without waiting for JAX
     from jax import Array
@@ -45,13 +45,13 @@ class Box:
         return len(self.of(0).low)
 
     def of(self, agent: int) -> Box:
-        """One agent's."""
+        """The bounds of one agent."""
         own = any(isinstance(bound, tuple) for bound in self.low)
         return Box(self.low[agent], self.high[agent]) if own else self
 
 
 def side_by_side(boxes: list[Box]) -> Box:
-    """The Box of a team whose agents have these: one for all where they agree, else each its own.
+    """The Box of a team whose agents have these: common bounds where they agree, else each its own.
 
     Dimensions that an agent does not have are given the outermost bounds of those who do.
     """
@@ -90,22 +90,23 @@ class Spec:
         return len(self.agents)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON gives it back."""
+        """As plain JSON values, with lists for tuples."""
         return json.loads(
             json.dumps(asdict(self) | {"action": {type(self.action).__name__: asdict(self.action)}})
         )
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Spec:
-        """What `to_json` wrote, as it is or as JSON gives it back."""
+        """What `to_json` gave, also after it was written and read."""
         ((kind, bounds),) = plain["action"].items()
         action = {"Discrete": Discrete, "Box": Box}[kind](**_tuples(bounds))
-        return cls(**_tuples(plain) | {"action": action})
+        fields: dict[str, Any] = {**_tuples(plain), "action": action}
+        return cls(**fields)
 
 
 def line_up(teams: dict[str, Spec], joined: bool) -> dict[str, Spec]:
-    """The teams, each told what follows from all of them together; `joined`: the state is all
-    observations joined."""
+    """The teams, each with what follows from all of them; `joined`: the state is all observations
+    joined."""
     widths = {team: spec.n * spec.action.size for team, spec in teams.items()}
     alone = joined and len(teams) == 1
     return {
@@ -142,10 +143,10 @@ class View(NamedTuple):
 
     @property
     def cut(self) -> Array:
-        """[B,N] bool: left with this instant, cut short alone; what it sees is its last, and what
-        followed would count.
+        """[B,N] bool: cut short alone at this instant. What the agent observes is its last
+        observation, and its value there counts.
 
-        At any later instant of the episode its discount is 0, as that of all the dead is.
+        At later instants of the episode its discount is 0, as that of all the dead is.
         """
         return ~self.alive & (self.discount > 0)
 
@@ -154,7 +155,7 @@ class Decision(NamedTuple):
     """What a policy answers to a view."""
 
     action: Array  # [B,N] int (Discrete) or [B,N,A] float (Box)
-    carry: Any  # what the policy remembers; opaque to the loop
+    carry: Any  # what the policy remembers: a pytree of [B,…], opaque to the loop
     record: Any  # what the learner wants back verbatim
 
 
@@ -212,6 +213,13 @@ class Fit(NamedTuple):
     option: str
     value: int
     to: str  # what it must fit, in words
+
+
+class TeamProtocol(TypedDict):
+    """What a reader of a team's scores must know."""
+
+    reward: str  # what each agent learns from: own, mean, sum; unused where nobody learns
+    updates_per_step: float  # how often a step enters a gradient update
 
 
 class Clock(NamedTuple):

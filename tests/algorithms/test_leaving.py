@@ -22,7 +22,7 @@ from pettingzoo import AECEnv, ParallelEnv
 from shoal.engine.host_loop import HostLoop
 from shoal.envs.adapters import AdapterOptions, adapt
 from shoal.envs.host.match import Hosted, Match
-from shoal.nets.heads import best
+from shoal.nets.heads import best_action
 from shoal.nets.inputs import Scene
 from shoal.types import View
 
@@ -209,7 +209,7 @@ def worth(algorithm: Any, learner: Any, view: View) -> Array:
     if algorithm.name in VALUE:
         net = learner.params["agents"]
         q, _ = algorithm.utilities(net, scene, net.torso.carry(len(view.first), algorithm.spec.n))
-        return algorithm.joint(learner.params, q, best(q, scene.view.legal), scene.view)[0]
+        return algorithm.joint(learner.params, q, best_action(q, scene.view.legal), scene.view)[0]
     return algorithm.next_values(learner, scene, None, jax.random.key(0))[0]
 
 

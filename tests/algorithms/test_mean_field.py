@@ -35,7 +35,7 @@ from shoal.envs import make
 from shoal.envs.native.probes import Quiz, Tiny
 from shoal.errors import ShoalError
 from shoal.learning.exploration import boltzmann
-from shoal.learning.reduce import shares
+from shoal.learning.reduce import mean_weights
 from shoal.nets.inputs import MEAN_ACTION, Scene, gather
 from shoal.types import Discrete, Spec, View
 
@@ -293,7 +293,7 @@ def told() -> tuple:
     def whole() -> tuple:
         learner = seen.learner
         _, batch, _ = algorithm.prepare(learner, seen.memory, jax.random.key(0), seen.clock)
-        batch, told = batch._replace(weight=shares(batch.weight)), []
+        batch, told = batch._replace(weight=mean_weights(batch.weight)), []
         for choice in range(3):
             other = batch._replace(
                 record=batch.record._replace(raw=jnp.full_like(batch.record.raw, choice))

@@ -39,7 +39,7 @@ from shoal.learning.exploration import floored
 from shoal.learning.memory import Rollout
 from shoal.learning.normalise import ReturnNormaliser
 from shoal.learning.optim import adam, annealed, descend
-from shoal.learning.reduce import moments, shares
+from shoal.learning.reduce import mean_weights, moments
 from shoal.nets.distributions import masked
 from shoal.nets.inputs import ID, as_input
 from shoal.types import Discrete, Spec, View, Window
@@ -273,7 +273,7 @@ def test_trap_38_a_variance_beside_a_large_mean(devices):
     nothing."""
 
     def whole(x):
-        return moments(x, shares(jnp.ones(x.shape)))
+        return moments(x, mean_weights(jnp.ones(x.shape)))
 
     mean, variance = jax.jit(on_devices(whole, devices, OWN))(FAR[0])
     np.testing.assert_allclose(mean, FAR[0].mean(dtype=np.float64), rtol=2e-7)
@@ -371,7 +371,7 @@ def told():
         batch = batch._replace(
             scene=batch.scene._replace(action=as_input(action, algorithm.spec)),
             record=batch.record._replace(raw=action),
-            weight=shares(batch.weight),
+            weight=mean_weights(batch.weight),
         )
         metrics = algorithm.losses(seen.learner.params, seen.learner, batch, seen.clock)[1]
         return metrics["advantage"], metrics["probs"]

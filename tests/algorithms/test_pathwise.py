@@ -188,7 +188,7 @@ def test_trap_21_relaxed_draws_follow_the_policy_and_the_mode_does_not_vary():
 
 def lifelike(seen: Studied) -> Any:
     """The scene in which the stored actions were taken."""
-    return seen.algorithm.now(seen.batch, seen.batch.window.rivals)
+    return seen.algorithm.played(seen.batch, seen.batch.window.rivals)
 
 
 @pytest.mark.parametrize("name", PATHWISE)
@@ -560,7 +560,7 @@ def test_trap_31_every_step_of_a_target_earns_its_entropy(name, env, how):
         policy, _ = algorithm.policy(actor, scene, algorithm.start(actor.torso, scene))
         draws = jax.vmap(policy.sample)(jax.random.split(jax.random.key(0), 1000))
         batch = studied(name, env).batch
-        q = algorithm.q(learner.params["critic"], algorithm.now(batch, batch.window.rivals))[0]
+        q = algorithm.q(learner.params["critic"], algorithm.played(batch, batch.window.rivals))[0]
         return q, -jax.vmap(policy.log_prob)(draws).mean()
 
     q, entropy = call(told)
@@ -598,7 +598,7 @@ def test_trap_31_soft_targets_by_hand(name, env, how, left, lam):
     for t, b, i in np.ndindex(*expected.shape):
         stream = (x[:, b, i] for x in (batch.reward, batch.discount, valid, values, bonus))
         expected[t, b, i] = soft_return(t, left, lam, 0.9, *stream)
-    ours = call(lambda: algorithm.aims(seen.learner, batch, key))
+    ours = call(lambda: algorithm.critic_targets(seen.learner, batch, key))
     counted = batch.window.valid[..., 0]
     assert not counted.all() and ours.shape == expected.shape
     np.testing.assert_allclose(ours[counted], expected[counted], atol=1e-4)
@@ -615,7 +615,7 @@ def shapes(name: str, env: Any, team: str = TEAM, **settings: Any) -> tuple:
     later = np.zeros((7, 8, rivals.shape[-1]), np.float32)
 
     def whole():
-        answers = algorithm.q(seen.learner.params["critic"], algorithm.now(seen.batch, rivals))
+        answers = algorithm.q(seen.learner.params["critic"], algorithm.played(seen.batch, rivals))
         return answers[0], algorithm.next_values(
             seen.learner, seen.batch.scene, later, jax.random.key(0)
         )
@@ -674,7 +674,7 @@ def test_each_agents_own_reward_is_its_central_critics(name, sharing):
     learner, seen = state.learners[TEAM], studied(name, env)
     q = call(
         lambda: algorithm.q(
-            learner.params["critic"], algorithm.now(seen.batch, seen.batch.window.rivals)
+            learner.params["critic"], algorithm.played(seen.batch, seen.batch.window.rivals)
         )[0]
     )
     # but for what a policy has ceased to try

@@ -33,7 +33,7 @@ from shoal.engine.evaluate import Evaluator
 from shoal.engine.loop import Loop
 from shoal.envs import Game, make
 from shoal.errors import ShoalError
-from shoal.learning.reduce import AXIS, moments, shares, total
+from shoal.learning.reduce import AXIS, mean_weights, moments, total
 from shoal.types import Discrete, Spec
 
 # -- one team, one device --------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def test_shares_and_sums_over_two_devices_are_those_over_all_rows():
     weight[0, 0] = 1.0  # one device has far less to say than the other
 
     def mean_square(scale: Array, x: Array, weight: Array):
-        share = shares(weight)
+        share = mean_weights(weight)
         return total(jax.value_and_grad(lambda s: ((s * x) ** 2 * share).sum())(scale)), moments(
             x, share
         )

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.envs import make
-from shoal.learning.reduce import moments, shares
+from shoal.learning.reduce import mean_weights, moments
 from shoal.learning.returns import advantages, n_step, pool
 from shoal.types import Share, View, Window
 
@@ -242,7 +242,9 @@ def test_trap_17_pooling_is_by_mean_or_sum_as_named():
     assert pool(reward, 0 * discount, "sum")[1].tolist() == [[0, 0, 0]]  # until nobody does
 
 
-statistics = jax.jit(on_devices(lambda x, weight: (shares(weight), moments(x, shares(weight)))))
+statistics = jax.jit(
+    on_devices(lambda x, weight: (mean_weights(weight), moments(x, mean_weights(weight))))
+)
 
 
 def test_trap_09_masked_means_divide_by_the_mask():

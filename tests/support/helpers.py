@@ -22,7 +22,7 @@ from shoal.engine.loop import Loop, Metrics
 from shoal.engine.play import Play, collect
 from shoal.envs import Env, make
 from shoal.learning.memory import Drawn, Replay, Rollout
-from shoal.learning.reduce import AXIS, shares
+from shoal.learning.reduce import AXIS, mean_weights
 from shoal.types import Clock, Share, TrainState, Window
 
 POLICY, VALUE, PATHWISE = (
@@ -153,7 +153,7 @@ def first_step(name: str, **settings: Any) -> Any:
 
     def whole(learner: Any, memory: Rollout, clock: Clock) -> tuple[dict, dict]:
         learner, batch, _ = algorithm.prepare(learner, memory, jax.random.key(0), clock)
-        batch = batch._replace(weight=shares(batch.weight))
+        batch = batch._replace(weight=mean_weights(batch.weight))
         return jax.grad(algorithm.losses, has_aux=True)(learner.params, learner, batch, clock)
 
     return jax.jit(on_devices(whole))

@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic
 
 from jax import Array
+from typing_extensions import TypeVar
 
 from ..errors import ShoalError
 from ..nets.layers import Rng
-from ..types import Box, Clock, Decision, Discrete, Fit, Results, Share, Space, Spec, View, Window
+from ..types import (
+    Box,
+    Clock,
+    Decision,
+    Discrete,
+    Fit,
+    Results,
+    Share,
+    Space,
+    Spec,
+    TeamProtocol,
+    View,
+    Window,
+)
 
 Metrics = dict[str, Array]
+ConfigT = TypeVar("ConfigT", default=Any)
+LearnerT = TypeVar("LearnerT", default=Any)
+MemoryT = TypeVar("MemoryT", default=Any)
+CarryT = TypeVar("CarryT", default=Any)
 
 
-class Algorithm:
-    """One team's policy and how it learns."""
+class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
+    """One team's policy and how it learns.
+
+    Generic in its config, which is an instance of `Config`; in its learner and its memory; in its
+    carry, what its policy remembers from step to step. The last three are pytrees, opaque to the
+    loop; every leaf of a carry begins with the axis of games.
+    """
 
     name: ClassVar[str]
-    Config: ClassVar[type]
+    Config: ClassVar[type[Any]]
     spaces: ClassVar[tuple[type[Space], ...]] = (Discrete, Box)
     sharing: ClassVar[tuple[str, ...]] = ()  # of parameters: shared, own, partition
     recurrence: ClassVar[bool] = False  # whether its torso may be recurrent
@@ -25,7 +48,7 @@ class Algorithm:
     sees_state: bool = False
     sees_mates: bool = False  # when acting: what other members of its team did
 
-    def __init__(self, config: Any, spec: Spec):
+    def __init__(self, config: ConfigT, spec: Spec):
         if not isinstance(spec.action, self.spaces):
             kinds = " and ".join(kind.__name__ for kind in self.spaces)
             raise ShoalError(
@@ -37,8 +60,10 @@ class Algorithm:
         self.spec = spec
 
     def join(self, team: str, everybody: dict[str, Algorithm], games: int, origin: Any) -> None:
-        """Take a team's place in a run of so many games, knowing who else plays; `origin` as in the
-        saved config."""
+        """Take a team's place in a run of so many games; `everybody` plays it, by team.
+
+        `origin` is what `origin()` gave when the run was saved, None in a new run.
+        """
 
     def origin(self) -> Any:
         """What must be saved, as JSON, beside its config to make it again; None if its config says
@@ -49,85 +74,85 @@ class Algorithm:
         """Refuse a share of the run that it could not learn from."""
 
     @classmethod
-    def suited(cls, config: Any, share: Share) -> list[Fit]:
-        """What would fit that share where the config does not, for options that nobody asked
-        for."""
+    def suited(cls, config: ConfigT, share: Share) -> list[Fit]:
+        """Values that fit that share in place of options that do not and that nobody asked for."""
         return []
 
-    def protocol(self, share: Share) -> dict[str, Any]:
+    def protocol(self, share: Share) -> TeamProtocol:
         """What a reader of its scores must know."""
-        # how often a step enters a gradient update
         return {"reward": "unused", "updates_per_step": 0}
 
-    def init(self, rng: Rng) -> Any:
+    def init(self, rng: Rng) -> LearnerT:
         """The learner: parameters, targets, optimisers, normalisers."""
         raise NotImplementedError
 
-    def carry(self, learner: Any, games: int) -> Any:
+    def carry(self, learner: LearnerT, games: int) -> CarryT:
         """What the policy remembers before its first view."""
         raise NotImplementedError
 
     def act(
-        self, learner: Any, key: Array, view: View, carry: Any, clock: Clock, greedy: bool
+        self, learner: LearnerT, key: Array, view: View, carry: CarryT, clock: Clock, greedy: bool
     ) -> Decision:
         """Decide for every agent of every game."""
         raise NotImplementedError
 
-    def acting(self, learner: Any) -> Any:
+    def acting(self, learner: LearnerT) -> LearnerT:
         """The learner without what only learning needs, for those who keep copies of it."""
         return learner
 
-    def memory(self, learner: Any, share: Share) -> Any:
+    def memory(self, learner: LearnerT, share: Share) -> MemoryT:
         """The empty memory."""
         raise NotImplementedError
 
-    def remember(self, memory: Any, window: Window) -> Any:
-        """Take a window in."""
+    def remember(self, memory: MemoryT, window: Window) -> MemoryT:
+        """The memory with a window added."""
         raise NotImplementedError
 
     def learn(
-        self, learner: Any, memory: Any, key: Array, clock: Clock
-    ) -> tuple[Any, Any, Metrics]:
+        self, learner: LearnerT, memory: MemoryT, key: Array, clock: Clock
+    ) -> tuple[LearnerT, MemoryT, Metrics]:
         """Update from memory."""
         raise NotImplementedError
 
-    def meet(self, learner: Any, learners: dict[str, Any], results: Results) -> tuple[Any, Metrics]:
-        """After an iteration: look at everybody's learners and results, as an opponent made of
-        others does."""
+    def meet(
+        self, learner: LearnerT, learners: dict[str, Any], results: Results
+    ) -> tuple[LearnerT, Metrics]:
+        """After an iteration: read everybody's learners and results, as an opponent made of others
+        does."""
         return learner, {}
 
-    def keep(self, learner: Any, carry: Any) -> Any:
-        """After that: what it goes on remembering of the games under way."""
+    def keep(self, learner: LearnerT, carry: CarryT) -> CarryT:
+        """After `meet`: what it goes on remembering of the games under way."""
         return carry
 
 
 def divisor(number: int, most: int) -> int:
-    """The largest divisor of a number that is not larger."""
+    """The largest divisor of `number` that is at most `most`."""
     return next(count for count in range(min(most, number), 0, -1) if number % count == 0)
 
 
-def positive(config: Any, *fields: str) -> None:
+def positive(config: object, *fields: str) -> None:
     """Refuse settings that are not greater than 0."""
     for field in fields:
         if getattr(config, field) <= 0:
             raise ShoalError(f"{field} must be greater than 0, not {getattr(config, field)}")
 
 
-def at_most(config: Any, most: int, *fields: str) -> None:
-    """Refuse settings that are larger."""
+def at_most(config: object, most: int, *fields: str) -> None:
+    """Refuse settings above `most`."""
     for field in fields:
         if getattr(config, field) > most:
             raise ShoalError(f"{field} must be at most {most:,}, not {getattr(config, field)}")
 
 
-def not_negative(config: Any, *fields: str) -> None:
+def not_negative(config: object, *fields: str) -> None:
     """Refuse settings below 0."""
     for field in fields:
         if getattr(config, field) < 0:
             raise ShoalError(f"{field} must not be negative, not {getattr(config, field)}")
 
 
-def fraction(config: Any, *fields: str) -> None:
+def fraction(config: object, *fields: str) -> None:
     """Refuse settings that do not lie between 0 and 1."""
     for field in fields:
         if not 0 <= getattr(config, field) <= 1:

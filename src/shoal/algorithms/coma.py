@@ -14,12 +14,14 @@ from ..learning.exploration import floored, linear
 from ..learning.memory import Rollout
 from ..learning.optim import follow
 from ..learning.reduce import moments
+from ..learning.trees import at
 from ..nets.distributions import Categorical, pick
 from ..nets.inputs import ID, OBS, OTHERS_ACTION, STATE, Scene, as_input
 from ..nets.layers import Dense, Rng
 from ..nets.mlp import Parts
 from ..types import Clock, Discrete
 from .base import Metrics, fraction, not_negative, positive
+from .networked import Hidden
 from .on_policy import Actor, Batch, Critic, Learner, OnPolicy, OnPolicyConfig
 
 
@@ -68,13 +70,13 @@ class Duel(eqx.Module):
     def torso(self) -> Any:
         return self.value.torso
 
-    def __call__(self, parts: Parts, carry: Array, first: Array) -> tuple[Array, Array]:
+    def __call__(self, parts: Parts, carry: Hidden, first: Array) -> tuple[Array, Hidden]:
         value, carry = self.value(parts, carry, first)
         advantage, _ = self.advantage(parts, carry, first)
         return value + advantage - advantage.mean(-1, keepdims=True), carry
 
 
-class COMA(OnPolicy):
+class COMA(OnPolicy[COMAConfig]):
     """One critic over an agent's own actions, given the others'; its policy's expectation is the
     baseline (eq. 4)."""
 
@@ -101,8 +103,8 @@ class COMA(OnPolicy):
         return jax.tree.map(jnp.copy, critic)
 
     def policy(
-        self, actor: Actor, scene: Scene, carry: Array, clock: Clock
-    ) -> tuple[Categorical, Array, Array]:
+        self, actor: Actor, scene: Scene, carry: Hidden, clock: Clock
+    ) -> tuple[Categorical, Array, Hidden]:
         """With its floor of exploration: the policy that acts is the one that learns."""
         dist, features, carry = super().policy(actor, scene, carry, clock)
         return floored(dist, scene.view.legal, self.epsilon(clock)), features, carry
@@ -119,7 +121,7 @@ class COMA(OnPolicy):
 
     def regress(
         self, learner: Learner, scene: Scene, end: Scene, memory: Rollout, key: Array, clock: Clock
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Array, Hidden]:
         """Target Q of the actions taken; at instant T, whose actions are still to come, of actions
         drawn now."""
         dist, _, _ = self.policy(
@@ -131,7 +133,7 @@ class COMA(OnPolicy):
         values = jnp.concatenate([pick(before, memory.window.action), expectation(dist, last)])
         return (learner.scale.up(values) if self.config.normalise_value else values), carry
 
-    def study(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> Learner:
+    def critic_first(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> Learner:
         """Several passes, so that the advantages the actor is given mean something."""
         epochs = self.config.critic_epochs
         minibatches = self.config.critic_minibatches
@@ -141,14 +143,14 @@ class COMA(OnPolicy):
     def critic_alone(
         self, params: dict, learner: Learner, batch: Batch, clock: Clock
     ) -> tuple[Array, Metrics]:
-        q, _ = self.critic(params["critic"], batch.scene, batch.critic_carry[0])
+        q, _ = self.critic(params["critic"], batch.scene, at(batch.critic_carry, 0))
         return self.critic_loss(pick(q, batch.record.raw), learner, batch), {}
 
     def losses(
         self, params: dict, learner: Learner, batch: Batch, clock: Clock
     ) -> tuple[Array, Metrics]:
-        dist, _, _ = self.policy(params["actor"], batch.scene, batch.actor_carry[0], clock)
-        q, _ = self.critic(params["critic"], batch.scene, batch.critic_carry[0])
+        dist, _, _ = self.policy(params["actor"], batch.scene, at(batch.actor_carry, 0), clock)
+        q, _ = self.critic(params["critic"], batch.scene, at(batch.critic_carry, 0))
         taken = pick(q, batch.record.raw)
         critic = self.critic_loss(taken, learner, batch)
         advantage = jax.lax.stop_gradient(taken - expectation(dist, q))

@@ -56,7 +56,7 @@ class DDPGConfig(PathwiseConfig):
         fraction(self, "epsilon")
 
 
-class DDPG(Pathwise):
+class DDPG(Pathwise[DDPGConfig]):
     """A deterministic actor climbs Q; noise explores."""
 
     name = "ddpg"
@@ -128,7 +128,7 @@ class DDPG(Pathwise):
         self, params: dict, learner: Learner, batch: Batch, key: Array
     ) -> tuple[Array, tuple[Metrics, Array]]:
         """−Q of one's own action, the others' as they were."""
-        scene = self.now(batch, batch.window.rivals)
+        scene = self.played(batch, batch.window.rivals)
         actor = params["actor"]
         weight = batch.actor_weight
         policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))

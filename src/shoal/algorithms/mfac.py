@@ -14,6 +14,7 @@ from ..nets.inputs import ID, MEAN_ACTION, OBS, Scene
 from ..nets.layers import Dense, Rng
 from ..types import Clock
 from .coma import COMA, COMAConfig, expectation
+from .networked import Hidden
 from .on_policy import Critic, Learner
 
 
@@ -51,14 +52,14 @@ class MFAC(COMA):
         )
 
     def critic(
-        self, critic: Any, scene: Scene, carry: Array, features: Array | None = None
-    ) -> tuple[Array, Array]:
+        self, critic: Any, scene: Scene, carry: Hidden, features: Array | None = None
+    ) -> tuple[Array, Hidden]:
         out, carry = super().critic(critic, scene, carry, features)
         return duel(out, scene.view.legal), carry
 
     def regress(
         self, learner: Learner, scene: Scene, end: Scene, memory: Rollout, key: Array, clock: Clock
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Array, Hidden]:
         """What the policy expects of the target Q at every instant: the mean field value."""
         actor = learner.params["actor"]
         now, _, hidden = self.policy(actor, scene, memory.window.carry.hidden, clock)

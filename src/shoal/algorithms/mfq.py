@@ -40,7 +40,7 @@ class MFQConfig(ValueConfig):
         not_negative(self, "temperature", "temperature_end")
 
 
-class MFQ(Value):
+class MFQ(Value[MFQConfig]):
     """DQN whose utilities also see what the team just did on average, and whose policy is
     Boltzmann's.
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from typing_extensions import TypeVar
 
 from ..errors import ShoalError
 from ..learning.returns import counted
@@ -28,7 +29,7 @@ from ..nets.inputs import (
 from ..nets.layers import Rng, owners
 from ..nets.mlp import Style
 from ..types import Spec, View
-from .base import Algorithm, at_most, fraction, positive
+from .base import Algorithm, LearnerT, MemoryT, at_most, fraction, positive
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,21 @@ def convolutions(channels: str) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
+# what a torso carries from instant to instant: any pytree, every leaf [B,…]
+Hidden = Any
+
+
 class Carry(NamedTuple):
-    """What an agent remembers."""
+    """What the agents of a team remember."""
 
-    hidden: Array  # [B,N,H]
-    last: Array  # [B,N,A] its previous action; width 0 if not asked for
+    hidden: Hidden  # the acting torso's
+    last: Array  # [B,N,A] their previous actions; width 0 where no net sees them
 
 
-class Networked(Algorithm):
+NetConfigT = TypeVar("NetConfigT", bound=NetConfig, default=NetConfig)
+
+
+class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
     """An algorithm whose agents have nets: who owns them, what they see, what is carried from step
     to step."""
 
@@ -96,7 +104,7 @@ class Networked(Algorithm):
     sharing = ("shared", "own", "partition")
     recurrence = True
 
-    def __init__(self, config: NetConfig, spec: Spec):
+    def __init__(self, config: NetConfigT, spec: Spec):
         super().__init__(config, spec)
         self._check_declared(config)
         self.owner = owners(config.sharing, spec)
@@ -134,13 +142,14 @@ class Networked(Algorithm):
 
     @property
     def keeps_last(self) -> bool:
-        """Does any part see what was done before?"""
+        """Whether any net sees previous actions."""
         return any(see in (LAST_ACTION, MEAN_ACTION) for sees in self.sees.values() for see in sees)
 
-    def acting(self, learner: Any) -> Any:
-        """One part of the nets, as no other is asked when acting."""
-        nothing = dict.fromkeys(learner._fields)
-        return learner._replace(**nothing | {"params": {self.acts: learner.params[self.acts]}})
+    def acting(self, learner: LearnerT) -> LearnerT:
+        """Only the net that acts."""
+        whole: Any = learner  # a NamedTuple with `params` by part
+        nothing = dict.fromkeys(whole._fields)
+        return whole._replace(**nothing | {"params": {self.acts: whole.params[self.acts]}})
 
     def torso(
         self, rng: Rng, part: str, kind: str = "", owner: tuple[int, ...] = (), more: int = 0
@@ -172,11 +181,11 @@ class Networked(Algorithm):
         )
 
     def seen(self, view: View) -> View:
-        """A view as nets see it: who was cut short alone is there once more, for the sake of its
-        value."""
+        """A view as nets see it: an agent cut short alone counts as alive at that instant, as its
+        value there is needed."""
         return view._replace(alive=counted(view, self.config.reward)) if self.spec.leaves else view
 
-    def next_carry(self, hidden: Array, action: Array, carry: Carry) -> Carry:
+    def next_carry(self, hidden: Hidden, action: Array, carry: Carry) -> Carry:
         """What is remembered after an action."""
         return Carry(hidden, as_input(action, self.spec) if self.keeps_last else carry.last)
 
@@ -185,9 +194,9 @@ class Networked(Algorithm):
         return action * view.alive[..., None]
 
     def previous_actions(self, view: View, action: Array, before: Array) -> Array:
-        """`[T,B,N,A]` the action before each of these instants: `before` the first of them, then
-        `action`."""
+        """`[T,B,N,A]` the action before each instant: `before` the first, then `action`; 0 where an
+        episode opens."""
         if not self.keeps_last:
             return jnp.zeros((*view.alive.shape, 0))
-        led = jnp.concatenate([before, as_input(action, self.spec)])
-        return led * ~view.first[..., None, None]
+        previous = jnp.concatenate([before, as_input(action, self.spec)])
+        return previous * ~view.first[..., None, None]

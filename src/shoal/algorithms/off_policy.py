@@ -1,5 +1,5 @@
-"""What the off-policy families share: a replay, batches of windows from it, gradient steps, nets
-that follow."""
+"""What the off-policy families share: a replay, batches of windows from it, gradient steps, target
+networks."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from typing_extensions import TypeVar
 
 from ..errors import ShoalError
 from ..learning.memory import Drawn, Replay, empty
 from ..learning.optim import adam, annealed, descend, follow
-from ..learning.reduce import AXIS, largest, shares, total
+from ..learning.reduce import AXIS, largest, mean_weights, total
 from ..learning.returns import advantages, learning_weight, left, n_step, pool, settle
 from ..nets.inputs import RIVALS_ACTION, Scene, as_input
 from ..nets.layers import Rng
-from ..types import Clock, Fit, Share, Spec, Window
+from ..types import Clock, Fit, Share, Spec, TeamProtocol, Window
 from .base import Metrics, fraction, not_negative, positive
 from .networked import NetConfig, Networked
 
@@ -88,22 +89,25 @@ class Batch(NamedTuple):
     scene: Scene  # instants 0…T, without the actions at them
     reward: Array  # [T,B,N] as this learner pools it
     discount: Array  # [T,B,N]
-    # [T,B,N] of what is learnt from an agent's transition; adds up to 1 over all devices
+    # [T,B,N] of each agent's transitions, for values; adds up to 1 over all devices
     weight: Array
-    actor_weight: Array  # [T,B,N] the same where a living agent acted
+    actor_weight: Array  # [T,B,N] the same for actors: 0 also where an agent is dead
     importance: Array  # [B] at most 1 over all devices
     rivals_after: Array  # [B,M]
 
 
-class OffPolicy(Networked):
+OffPolicyConfigT = TypeVar("OffPolicyConfigT", bound=OffPolicyConfig, default=OffPolicyConfig)
+
+
+class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
     """The base. A family says how to improve a learner by one batch."""
 
-    def __init__(self, config: OffPolicyConfig, spec: Spec):
+    def __init__(self, config: OffPolicyConfigT, spec: Spec):
         super().__init__(config, spec)
         self.tx = adam(config.max_grad_norm)
 
     @classmethod
-    def suited(cls, config: OffPolicyConfig, share: Share) -> list[Fit]:
+    def suited(cls, config: OffPolicyConfigT, share: Share) -> list[Fit]:
         c = config
         fits = []
         if c.batch % share.devices:
@@ -138,7 +142,7 @@ class OffPolicy(Networked):
                 f" of {c.length} needs: raise capacity, or lower length or games"
             )
 
-    def protocol(self, share: Share) -> dict[str, Any]:
+    def protocol(self, share: Share) -> TeamProtocol:
         c = self.config
         fresh = share.games * share.window * share.devices
         return {"reward": c.reward, "updates_per_step": c.updates * c.batch * c.length / fresh}
@@ -189,9 +193,9 @@ class OffPolicy(Networked):
     ) -> tuple[Learner, Replay, Metrics]:
         c = self.config
         ready = (clock.steps >= c.warmup) & (memory.windows(c.length + 1 + self.sees_rivals) > 0)
-        study = partial(self._study, memory, key, clock)
+        steps = partial(self._gradient_steps, memory, key, clock)
         learner, priority, metrics = jax.lax.cond(
-            ready, study, partial(_wait, study), learner, memory.priority
+            ready, steps, partial(_wait, steps), learner, memory.priority
         )
         return (
             learner,
@@ -199,7 +203,7 @@ class OffPolicy(Networked):
             metrics | {"updates": ready * jnp.float32(c.updates)},
         )
 
-    def _study(
+    def _gradient_steps(
         self, memory: Replay, key: Array, clock: Clock, learner: Learner, priority: Array
     ) -> tuple[Learner, Array, Metrics]:
         """The gradient steps of one iteration."""
@@ -211,6 +215,7 @@ class OffPolicy(Networked):
     def _step(
         self, memory: Replay, clock: Clock, state: tuple[Learner, Array], key: Array
     ) -> tuple[tuple[Learner, Array], Metrics]:
+        """One of them: draw windows, improve the learner, rank the windows anew."""
         learner, priority = state
         c = self.config
         key_draw, key = jax.random.split(key)
@@ -225,7 +230,7 @@ class OffPolicy(Networked):
         return (learner, memory.rank(drawn, surprise**c.priority).priority), metrics
 
     def batch(self, drawn: Drawn) -> Batch:
-        """Windows with all that is learnt from."""
+        """Drawn windows with the rewards, weights and inputs that are learnt from."""
         c = self.config
         window = drawn.window
         if self.sees_state and self.spec.joined:
@@ -240,8 +245,8 @@ class OffPolicy(Networked):
             Scene(self.seen(window.view), last),
             reward,
             discount,
-            shares(learning_weight(window, c.reward) * warm[..., None]),
-            shares(window.weight * warm[..., None]),
+            mean_weights(learning_weight(window, c.reward) * warm[..., None]),
+            mean_weights(window.weight * warm[..., None]),
             drawn.importance,
             drawn.rivals_after,
         )
@@ -285,13 +290,13 @@ class OffPolicy(Networked):
         return learner._replace(target=target, updates=updates)
 
 
-def _wait(study: Any, learner: Learner, priority: Array) -> tuple[Learner, Array, Metrics]:
+def _wait(steps: Any, learner: Learner, priority: Array) -> tuple[Learner, Array, Metrics]:
     """Too early to learn: nothing changes."""
-    return learner, priority, zeros(study, learner, priority)
+    return learner, priority, zeros(steps, learner, priority)
 
 
 def zeros(step: Any, *args: Any) -> Metrics:
-    """In place of the metrics that `step` would give, the last of its results."""
+    """Zeros in the shape of the metrics that `step` would return as its last result."""
     *_, metrics = jax.eval_shape(step, *args)
     return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), metrics)
 
@@ -299,8 +304,8 @@ def zeros(step: Any, *args: Any) -> Metrics:
 def gradients(
     losses: Any, params: dict[str, Any], *rest: Any
 ) -> tuple[dict[str, Any], Metrics, Array]:
-    """Of a loss that is each device's share: `(loss, (metrics, surprise))` of `params` and the
-    rest."""
+    """Gradients and metrics summed over devices, of `losses(params, *rest)`, which returns each
+    device's part of `(loss, (metrics, surprise))`."""
     grads, (metrics, surprise) = jax.grad(losses, has_aux=True)(params, *rest)
     grads, metrics = total((grads, metrics))
     return grads, metrics, surprise

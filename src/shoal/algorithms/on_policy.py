@@ -14,21 +14,24 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from typing_extensions import TypeVar
 
 from ..errors import ShoalError
 from ..learning.memory import Rollout
 from ..learning.normalise import ReturnNormaliser
 from ..learning.optim import adam, annealed, descend
-from ..learning.reduce import moments, shares, total
+from ..learning.reduce import mean_weights, moments, total
 from ..learning.returns import advantages, learning_weight, left, pool, settle
+from ..learning.trees import at
 from ..nets.heads import policy_head
 from ..nets.inputs import ID, OBS, STATE, InputPart, Scene, as_input, gather
 from ..nets.layers import Dense, Rng
 from ..nets.mlp import Parts
-from ..types import Clock, Decision, Fit, Share, Spec, View, Window
+from ..types import Clock, Decision, Fit, Share, Spec, TeamProtocol, View, Window
 from .base import Metrics, divisor, fraction, not_negative, positive
-from .networked import Carry, NetConfig, Networked
+from .networked import Carry, Hidden, NetConfig, Networked
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,8 @@ class Actor(eqx.Module):
     head: Any
 
     def __call__(
-        self, parts: Parts, carry: Array, first: Array, legal: Array
-    ) -> tuple[Any, Array, Array]:
+        self, parts: Parts, carry: Hidden, first: Array, legal: Array
+    ) -> tuple[Any, Array, Hidden]:
         features, carry = self.torso(parts, carry, first)
         return self.head(features, legal), features, carry
 
@@ -78,7 +81,7 @@ class Critic(eqx.Module):
     torso: Any
     out: Dense
 
-    def __call__(self, parts: Parts, carry: Array, first: Array) -> tuple[Array, Array]:
+    def __call__(self, parts: Parts, carry: Hidden, first: Array) -> tuple[Array, Hidden]:
         features, carry = self.torso(parts, carry, first)
         return self.out(features), carry
 
@@ -89,14 +92,14 @@ class IdentityTorso(eqx.Module):
     def carry(self, games: int, rows: int) -> Array:
         return jnp.zeros((games, rows, 0))
 
-    def __call__(self, parts: Parts, carry: Array, first: Array) -> tuple[Array, Array]:
+    def __call__(self, parts: Parts, carry: Hidden, first: Array) -> tuple[Array, Hidden]:
         return parts[0], carry
 
 
 class Record(NamedTuple):
     """What is kept of a decision."""
 
-    raw: Array  # the draw behind the action
+    raw: Array  # [B,N] or [B,N,A] the sample that the action was made of
     log_prob: Array  # [B,N]
 
 
@@ -119,24 +122,27 @@ class Batch(NamedTuple):
     target: Array  # [T,B,N] for the critic
     value: Array  # [T,B,N] the critic's output before any update, in its own unit then
     advantage: Array  # [T,B,N]
-    actor_carry: Array  # [1,B,N,H]
-    critic_carry: Array  # [1,B,N or 1,H]
+    # [1,B,…] every leaf of what their torsos carry into the first row
+    actor_carry: Hidden
+    critic_carry: Hidden
 
 
-class OnPolicy(Networked):
+OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig, default=OnPolicyConfig)
+
+
+class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
     """The family. Members override `critic_sees`, `regress` and `losses`."""
 
     critic_sees: ClassVar[tuple[InputPart, ...]] = (OBS, ID)
     epochs: ClassVar[tuple[str, ...]] = ("epochs",)  # settings that count passes over a window
     minibatches: ClassVar[tuple[str, ...]] = ("minibatches",)  # and those that split a pass
 
-    def __init__(self, config: OnPolicyConfig, spec: Spec):
+    def __init__(self, config: OnPolicyConfigT, spec: Spec):
         super().__init__(config, spec)
         own = config.reward == "own"
         central = STATE in self.critic_sees
-        # one state, but a value for each, whatever the actor is shown
+        # all agents see one state: where each has its own reward, the critic needs their ids
         needed = self.alike and own and central
-        # else one for the team
         own_value = needed or (self.told_apart and (own or OBS in self.critic_sees))
         self.sees["critic"] = tuple(see for see in self.critic_sees if see is not ID or own_value)
         if config.share_torso and self.sees["critic"] != self.sees["actor"]:
@@ -148,13 +154,13 @@ class OnPolicy(Networked):
 
     @classmethod
     def _rows(cls, config: OnPolicyConfig, share: Share) -> tuple[int, str]:
-        """What minibatches split, and what that is."""
+        """How many rows minibatches split, and what a row is."""
         if config.torso != "mlp":
             return share.games, "games"
         return share.games * share.window, "rows (games x window)"
 
     @classmethod
-    def suited(cls, config: OnPolicyConfig, share: Share) -> list[Fit]:
+    def suited(cls, config: OnPolicyConfigT, share: Share) -> list[Fit]:
         rows, what = cls._rows(config, share)
         counts = {option: getattr(config, option) for option in cls.minibatches}
         to = f"{rows:,} {what} on each device"
@@ -174,7 +180,7 @@ class OnPolicy(Networked):
                     f" change {option}, games or window"
                 )
 
-    def protocol(self, share: Share) -> dict[str, Any]:
+    def protocol(self, share: Share) -> TeamProtocol:
         return {
             "reward": self.config.reward,
             "updates_per_step": sum(getattr(self.config, name) for name in self.epochs),
@@ -187,7 +193,7 @@ class OnPolicy(Networked):
         actor = Actor(
             self.torso(rng, "actor"), policy_head(rng, self.owner, c.hidden, self.spec, c.squash)
         )
-        params = {"actor": actor, "critic": self.init_critic(rng)}
+        params: dict[str, Any] = {"actor": actor, "critic": self.init_critic(rng)}
         opt = {part: self.tx.init(net) for part, net in params.items()}
         scale = ReturnNormaliser(jnp.zeros(()), jnp.ones(()), jnp.zeros(()))
         return Learner(params, self.init_target(params["critic"]), opt, scale)
@@ -216,10 +222,10 @@ class OnPolicy(Networked):
         return Decision(action, self.next_carry(hidden, action, carry), Record(raw[0], log_prob))
 
     def policy(
-        self, actor: Actor, scene: Scene, carry: Array, clock: Clock
-    ) -> tuple[Any, Array, Array]:
-        """The acting policy at every instant of a scene, its torso's features, its carry after
-        them."""
+        self, actor: Actor, scene: Scene, carry: Hidden, clock: Clock
+    ) -> tuple[Any, Array, Hidden]:
+        """The acting policy at every instant of a scene, its torso's features, and the carry after
+        the last instant."""
         return actor(
             gather(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal
         )
@@ -239,7 +245,7 @@ class OnPolicy(Networked):
         learner, batch, carry = self.prepare(learner, memory, key_regress, clock)
         if not self.recurrent:
             batch = _fold_time(batch)
-        learner = self.study(learner, batch, key_study, clock)
+        learner = self.critic_first(learner, batch, key_study, clock)
         both = ("actor", "critic")
         learner, metrics = self.passes(
             self.losses,
@@ -253,8 +259,8 @@ class OnPolicy(Networked):
         )
         return learner, Rollout(carry), metrics
 
-    def study(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> Learner:
-        """What the critic learns from the window before the actor does."""
+    def critic_first(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> Learner:
+        """What the critic learns from the window before the actor learns anything: nothing."""
         return learner
 
     def passes(
@@ -278,8 +284,9 @@ class OnPolicy(Networked):
 
     def prepare(
         self, learner: Learner, memory: Rollout, key: Array, clock: Clock
-    ) -> tuple[Learner, Batch, Array]:
-        """Targets and advantages of the whole window, before any update."""
+    ) -> tuple[Learner, Batch, Hidden]:
+        """Targets and advantages of the whole window, before any update; the critic's next
+        carry."""
         window = memory.window
         c = self.config
         reward, discount = pool(window.reward, window.discount, c.reward)
@@ -293,11 +300,13 @@ class OnPolicy(Networked):
         weight = window.weight
         critic_weight = learning_weight(window, c.reward)
         if c.normalise_value:
-            learner = learner._replace(scale=learner.scale.update(target, shares(critic_weight)))
+            learner = learner._replace(
+                scale=learner.scale.update(target, mean_weights(critic_weight))
+            )
         if c.normalise_advantage:
-            mean, variance = moments(adv, shares(weight))
+            mean, variance = moments(adv, mean_weights(weight))
             adv = (adv - mean) / (jnp.sqrt(variance) + 1e-8)
-        carries = window.carry.hidden[None], memory.carry[None]
+        carries = at((window.carry.hidden, memory.carry), None)
         return (
             learner,
             Batch(scene, window.record, weight, critic_weight, target, value, adv, *carries),
@@ -308,13 +317,13 @@ class OnPolicy(Networked):
         """Instants 0…T-1 with their actions, and instant T alone."""
         last = self.previous_actions(window.view, window.action, window.carry.last[None])
         whole = Scene(self.seen(window.view), last)
-        scene, acting = jax.tree.map(lambda x: x[:-1], (whole, window.view))
+        scene, acting = at((whole, window.view), np.s_[:-1])
         scene = scene._replace(action=self.acted(as_input(window.action, self.spec), acting))
-        return scene, jax.tree.map(lambda x: x[-1:], whole)
+        return scene, at(whole, np.s_[-1:])
 
     def regress(
         self, learner: Learner, scene: Scene, end: Scene, memory: Rollout, key: Array, clock: Clock
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Array, Hidden]:
         """Values `[T+1,B,N]` that returns bootstrap from, and the critic's carry at instant T."""
         actor = learner.params["actor"]
         critic = learner.params["critic"]
@@ -328,8 +337,8 @@ class OnPolicy(Networked):
         return jnp.broadcast_to(values, memory.window.view.reward.shape), carry
 
     def critic(
-        self, critic: Any, scene: Scene, carry: Array, features: Array | None = None
-    ) -> tuple[Array, Array]:
+        self, critic: Any, scene: Scene, carry: Hidden, features: Array | None = None
+    ) -> tuple[Array, Hidden]:
         """The critic's outputs at every instant of a scene, `[T,B,N or 1,…]`; `features` are the
         actor's."""
         if self.config.share_torso and features is not None:
@@ -350,7 +359,7 @@ class OnPolicy(Networked):
         if len(rows) < batch.weight.shape[1]:
             batch = jax.tree.map(lambda x: x.at[:, rows].get(mode="promise_in_bounds"), batch)
         batch = batch._replace(
-            weight=shares(batch.weight), critic_weight=shares(batch.critic_weight)
+            weight=mean_weights(batch.weight), critic_weight=mean_weights(batch.critic_weight)
         )
         grads, metrics = total(
             jax.grad(losses, has_aux=True)(learner.params, learner, batch, clock)
@@ -373,8 +382,10 @@ class OnPolicy(Networked):
         self, params: dict, learner: Learner, batch: Batch, clock: Clock
     ) -> tuple[Array, Metrics]:
         """The member's losses, each device's share, summed."""
-        dist, features, _ = self.policy(params["actor"], batch.scene, batch.actor_carry[0], clock)
-        values, _ = self.critic(params["critic"], batch.scene, batch.critic_carry[0], features)
+        dist, features, _ = self.policy(
+            params["actor"], batch.scene, at(batch.actor_carry, 0), clock
+        )
+        values, _ = self.critic(params["critic"], batch.scene, at(batch.critic_carry, 0), features)
         actor, metrics = self.actor_loss(dist, batch)
         entropy = (dist.entropy() * batch.weight).sum()
         critic = self.critic_loss(values[..., 0], learner, batch)
@@ -395,17 +406,14 @@ class OnPolicy(Networked):
 
 
 def _fold_time(batch: Batch) -> Batch:
-    """`[T,B,…]` -> `[1,T·B,…]`: nothing is recurrent, so every step is a row of its own. Carries
-    are empty."""
+    """`[T,B,…]` -> `[1,T·B,…]`: where nothing is recurrent every step is a row of its own, and
+    carries are empty."""
     count = batch.weight.shape[0] * batch.weight.shape[1]
+    carries = {"actor_carry": batch.actor_carry, "critic_carry": batch.critic_carry}
     folded = jax.tree.map(
-        lambda x: x.reshape(1, count, *x.shape[2:]),
-        batch._replace(actor_carry=None, critic_carry=None),
+        lambda x: x.reshape(1, count, *x.shape[2:]), batch._replace(**dict.fromkeys(carries))
     )
-    empty = {
-        k: jnp.zeros((1, count, *getattr(batch, k).shape[2:]))
-        for k in ("actor_carry", "critic_carry")
-    }
+    empty = jax.tree.map(lambda x: jnp.zeros((1, count, *x.shape[2:]), x.dtype), carries)
     return folded._replace(**empty)
 
 

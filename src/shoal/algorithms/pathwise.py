@@ -13,9 +13,12 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from typing_extensions import TypeVar
 
 from ..errors import ShoalError
+from ..learning.trees import at
 from ..nets.inputs import (
     ACTION,
     ID,
@@ -23,6 +26,7 @@ from ..nets.inputs import (
     OBS,
     RIVALS_ACTION,
     STATE,
+    InputPart,
     Scene,
     as_action,
     as_input,
@@ -33,7 +37,7 @@ from ..nets.layers import Dense, Rng, owners
 from ..nets.mlp import Mlp, Parts, Style
 from ..types import Clock, Decision, Spec, View
 from .base import Metrics, not_negative
-from .networked import Carry
+from .networked import Carry, Hidden
 from .off_policy import Batch, Learner, OffPolicy, OffPolicyConfig, gradients, surprise
 
 
@@ -57,13 +61,16 @@ class Actor(eqx.Module):
     torso: Any
     head: Any
 
-    def __call__(self, parts: Parts, carry: Array, first: Array, legal: Array) -> tuple[Any, Array]:
+    def __call__(
+        self, parts: Parts, carry: Hidden, first: Array, legal: Array
+    ) -> tuple[Any, Hidden]:
         features, carry = self.torso(parts, carry, first)
         return self.head(features, legal), carry
 
 
 class Critic(eqx.Module):
-    """Q of what is seen and done; what is remembered is remembered before the action comes in."""
+    """Q of inputs and actions. What is recurrent reads the inputs alone; actions join its
+    features."""
 
     memory: Any  # a recurrent torso or None
     torso: Any
@@ -78,13 +85,16 @@ class Critic(eqx.Module):
         return self.out(features)
 
 
-class Pathwise(OffPolicy):
-    """The family. Members give `head`, `next_values`, `actor_loss`, and `bonus` where acting itself
-    earns."""
+PathwiseConfigT = TypeVar("PathwiseConfigT", bound=PathwiseConfig, default=PathwiseConfig)
+
+
+class Pathwise(OffPolicy[PathwiseConfigT]):
+    """The family. Members give `head`, `greedy`, `explore`, `next_values`, `actor_loss`, and
+    `bonus` where acting itself earns."""
 
     central: ClassVar[bool] = False  # critics see the state and every agent's action
 
-    def __init__(self, config: Any, spec: Spec):
+    def __init__(self, config: PathwiseConfigT, spec: Spec):
         super().__init__(config, spec)
         if config.rivals and not self.central:
             raise ShoalError(
@@ -106,7 +116,7 @@ class Pathwise(OffPolicy):
         self.sees["action"] = (*self.acted_sees, *((RIVALS_ACTION,) if config.rivals else ()))
 
     @property
-    def acted_sees(self) -> tuple:
+    def acted_sees(self) -> tuple[InputPart, ...]:
         """What the critic sees of the team's actions."""
         return (JOINT_ACTION if self.central else ACTION,)
 
@@ -123,7 +133,7 @@ class Pathwise(OffPolicy):
 
     @property
     def twins(self) -> int:
-        """Critics beside each other, of which the lowest is believed."""
+        """Number of critics; targets take the lowest of them."""
         return 1
 
     def head(self, rng: Rng) -> Any:
@@ -161,18 +171,18 @@ class Pathwise(OffPolicy):
         action = as_action(unit, self.spec)
         return Decision(action, self.next_carry(hidden, action, carry), ())
 
-    def policy(self, actor: Actor, scene: Scene, carry: Array) -> tuple[Any, Array]:
+    def policy(self, actor: Actor, scene: Scene, carry: Hidden) -> tuple[Any, Hidden]:
         """The policy at every instant of a scene, and the carry after them."""
         return actor(
             gather(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal
         )
 
     def greedy(self, policy: Any) -> Array:
-        """`[T,B,N,A]` what it thinks best, as nets read it."""
+        """`[T,B,N,A]` the action it thinks best, as nets read it."""
         raise NotImplementedError
 
     def explore(self, policy: Any, key: Array, legal: Array, clock: Clock) -> Array:
-        """`[T,B,N,A]` what it tries while training."""
+        """`[T,B,N,A]` the action it tries while training, as nets read it."""
         raise NotImplementedError
 
     # -- learning ----------------------------------------------------------------------------------
@@ -201,22 +211,22 @@ class Pathwise(OffPolicy):
         self, params: dict, learner: Learner, batch: Batch, key: Array
     ) -> tuple[Array, tuple[Metrics, Array]]:
         """Squared errors of every critic, each device's share."""
-        target = jax.lax.stop_gradient(self.aims(learner, batch, key))
+        target = jax.lax.stop_gradient(self.critic_targets(learner, batch, key))
         qs = [
             self.chosen(q, batch)
-            for q in self.q(params["critic"], self.now(batch, batch.window.rivals))
+            for q in self.q(params["critic"], self.played(batch, batch.window.rivals))
         ]
         weight = batch.weight.sum(-1, keepdims=True) if self.team_critic else batch.weight
-        loss = sum((0.5 * (q - target) ** 2 * weight * batch.importance[:, None]).sum() for q in qs)
+        squares = (0.5 * (q - target) ** 2 * weight * batch.importance[:, None] for q in qs)
+        loss = jnp.asarray(sum(square.sum() for square in squares))
         metrics = {"critic_loss": loss, "q": (qs[0] * weight).sum()}
-        return jnp.asarray(loss), (metrics, surprise(qs[0] - target, weight))
+        return loss, (metrics, surprise(qs[0] - target, weight))
 
-    def aims(self, learner: Learner, batch: Batch, key: Array) -> Array:
-        """`[T,B,N or 1]` what the critics regress to: a step passed on the way earns its bonus
-        beside its reward.
+    def critic_targets(self, learner: Learner, batch: Batch, key: Array) -> Array:
+        """`[T,B,N or 1]` what the critics regress to.
 
-        The first does not: its action is given. Nor does the last instant, whose value has it
-        already.
+        Over several steps each but the first adds its bonus to its reward. The first does not, as
+        its action is given; the value at the end has its bonus already.
         """
         rivals = (
             jnp.concatenate([batch.window.rivals, batch.rivals_after[None]])
@@ -251,9 +261,9 @@ class Pathwise(OffPolicy):
         """`[T,B,N or 1]` Q of the actions taken."""
         return q[..., 0]
 
-    def now(self, batch: Batch, rivals: Array) -> Scene:
+    def played(self, batch: Batch, rivals: Array) -> Scene:
         """Instants 0…T-1 with what was done there; an agent that is not there does nothing."""
-        scene = jax.tree.map(lambda x: x[:-1], batch.scene)
+        scene = at(batch.scene, np.s_[:-1])
         return scene._replace(
             action=self.acted(as_input(batch.window.action, self.spec), scene.view), rivals=rivals
         )
@@ -274,6 +284,6 @@ class Pathwise(OffPolicy):
             action=scene.action[..., None, :, :] * (1 - mine) + own[..., None, :] * mine
         )
 
-    def start(self, torso: Any, scene: Scene) -> Array:
+    def start(self, torso: Any, scene: Scene) -> Hidden:
         """The carry at a drawn window's first instant."""
         return torso.carry(scene.view.first.shape[1], self.spec.n)

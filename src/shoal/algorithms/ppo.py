@@ -27,7 +27,7 @@ class PPOConfig(OnPolicyConfig):
     """How far a value may move in one window, in the critic's unit; 0 lets it move freely."""
 
 
-class PPO(OnPolicy):
+class PPO(OnPolicy[PPOConfig]):
     """A clipped ratio of new to acting probabilities in place of log π (eq. 7)."""
 
     name = "ppo"

@@ -29,7 +29,7 @@ class QMIXConfig(MixConfig):
         positive(self, "embedding", "hyper")
 
 
-class QMIX(Value):
+class QMIX(Value[QMIXConfig]):
     """VDN whose mixer is a net that rises with every utility and is fed by the state (eq. 4-6)."""
 
     name = "qmix"

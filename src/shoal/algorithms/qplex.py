@@ -7,13 +7,13 @@ from typing import Any
 
 from jax import Array
 
-from ..nets.heads import best
+from ..nets.heads import best_action
+from ..nets.inputs import STATE
 from ..nets.layers import Rng
 from ..nets.mixers import Duplex
 from ..types import View
 from .base import positive
-from .qmix import QMIX
-from .value import MixConfig, taken, together
+from .value import MixConfig, Value, joint_action, taken
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,14 @@ class QPLEXConfig(MixConfig):
         positive(self, "heads", "hyper")
 
 
-class QPLEX(QMIX):
+class QPLEX(Value[QPLEXConfig]):
     """QMIX whose mixer is dueling: any joint values whose best action is each agent's own best (eq.
     6-10)."""
 
     name = "qplex"
     Config = QPLEXConfig
+    mixes = True
+    mixer_sees = (STATE,)
 
     def mixer(self, rng: Rng) -> dict[str, Any]:
         c = self.config
@@ -43,5 +45,5 @@ class QPLEX(QMIX):
         return {"mixer": Duplex(rng, spec.n, spec.state, spec.action.size, c.heads, c.hyper)}
 
     def joint(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
-        q, top = (taken(utilities, a, view) for a in (action, best(utilities, view.legal)))
-        return params["mixer"](q, top, view.state, together(action, view, self.spec))
+        q, top = (taken(utilities, a, view) for a in (action, best_action(utilities, view.legal)))
+        return params["mixer"](q, top, view.state, joint_action(action, view, self.spec))

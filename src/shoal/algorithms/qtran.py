@@ -7,16 +7,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from ..nets.heads import best
+from ..learning.trees import at
+from ..nets.heads import best_action
 from ..nets.inputs import STATE
 from ..nets.layers import Rng
 from ..nets.mixers import Hyper
 from ..types import View
 from .base import Metrics, not_negative, positive
 from .off_policy import Batch, Learner
-from .value import MixConfig, Value, taken, together
+from .value import MixConfig, Value, joint_action, taken
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class QTRANConfig(MixConfig):
         not_negative(self, "opt", "nopt")
 
 
-class QTRAN(Value):
+class QTRAN(Value[QTRANConfig]):
     """A free joint value, and a sum of utilities that is held to agree with it on what is best (eq.
     4-7)."""
 
@@ -56,7 +58,7 @@ class QTRAN(Value):
 
     def joint(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
         """Q of the joint action itself, not of utilities."""
-        return params["joint"](view.state, together(action, view, self.spec))
+        return params["joint"](view.state, joint_action(action, view, self.spec))
 
     def losses(
         self, params: dict, learner: Learner, batch: Batch
@@ -64,11 +66,11 @@ class QTRAN(Value):
         online, follower, ahead = self.unrolled(params, learner, batch)
         view = batch.scene.view
         action = batch.window.action
-        now = jax.tree.map(lambda x: x[:-1], view)
+        now = at(view, np.s_[:-1])
         target = self.targets(batch, self.joint(learner.target, follower, ahead, view))
         q = self.joint(params, online, action, now)
         loss, (metrics, wrong) = self.regression(q, target, batch)
-        top = best(online[:-1], now.legal)
+        top = best_action(online[:-1], now.legal)
         fixed = jax.lax.stop_gradient
         value = params["value"](now.state)
         # sum of utilities + V - Q, at the agents' own best actions and at those taken (eq. 4)

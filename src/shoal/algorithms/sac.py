@@ -12,7 +12,7 @@ from jax import Array
 
 from ..nets.distributions import Categorical, Gaussian, pick
 from ..nets.heads import CategoricalHead, SquashedHead, duel
-from ..nets.inputs import OTHERS_ACTION, Scene
+from ..nets.inputs import OTHERS_ACTION, InputPart, Scene
 from ..nets.layers import Rng
 from ..types import Box, Clock, Discrete
 from .base import Metrics, not_negative, positive
@@ -40,7 +40,7 @@ class SACConfig(PathwiseConfig):
         not_negative(self, "alpha_lr")
 
 
-class SAC(Pathwise):
+class SAC(Pathwise[SACConfig]):
     """A stochastic actor climbs the lower of two Q plus its own entropy, weighed by a temperature
     that is learnt."""
 
@@ -61,7 +61,7 @@ class SAC(Pathwise):
         return self.spec.action.size + 1 if self.discrete else 1
 
     @property
-    def acted_sees(self) -> tuple:
+    def acted_sees(self) -> tuple[InputPart, ...]:
         """Where a critic answers for each of the agent's own actions, it is shown only the
         others'."""
         if self.discrete:
@@ -78,8 +78,10 @@ class SAC(Pathwise):
         return self.config.alpha_lr if part == "alpha" else super().rate(part)
 
     def head(self, rng: Rng) -> Any:
-        head = SquashedHead if isinstance(self.spec.action, Box) else CategoricalHead
-        return head(rng, self.owner, self.config.hidden, self.spec.action)  # type: ignore[arg-type]
+        space = self.spec.action
+        if isinstance(space, Box):
+            return SquashedHead(rng, self.owner, self.config.hidden, space)
+        return CategoricalHead(rng, self.owner, self.config.hidden, space)
 
     def greedy(self, policy: Any) -> Array:
         return self.unit(policy, policy.mode())
@@ -130,7 +132,7 @@ class SAC(Pathwise):
         self, params: dict, learner: Learner, batch: Batch, key: Array
     ) -> tuple[Array, tuple[Metrics, Array]]:
         """α·log π − min Q, and of the temperature log α·(entropy − the one aimed at)."""
-        scene = self.now(batch, batch.window.rivals)
+        scene = self.played(batch, batch.window.rivals)
         actor = params["actor"]
         weight = batch.actor_weight
         policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))

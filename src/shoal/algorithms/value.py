@@ -13,17 +13,20 @@ from typing import Any, ClassVar, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from typing_extensions import TypeVar
 
 from ..learning.exploration import SCHEDULES, epsilon_greedy
+from ..learning.trees import at
 from ..nets.distributions import pick
-from ..nets.heads import best, duel
+from ..nets.heads import best_action, duel
 from ..nets.inputs import InputPart, Scene, as_input, gather
 from ..nets.layers import Dense, Rng
 from ..nets.mlp import Parts
 from ..types import Clock, Decision, Discrete, Spec, View
 from .base import Metrics, fraction, positive
-from .networked import Carry
+from .networked import Carry, Hidden
 from .off_policy import Batch, Learner, OffPolicy, OffPolicyConfig, gradients, surprise
 
 
@@ -65,14 +68,17 @@ class Utility(eqx.Module):
     out: Dense  # actions, and where dueling one more for the value
 
     def __call__(
-        self, parts: Parts, carry: Array, first: Array, legal: Array
-    ) -> tuple[Array, Array]:
+        self, parts: Parts, carry: Hidden, first: Array, legal: Array
+    ) -> tuple[Array, Hidden]:
         features, carry = self.torso(parts, carry, first)
         out = self.out(features)
         return (duel(out, legal) if out.shape[-1] > legal.shape[-1] else out), carry
 
 
-class Value(OffPolicy):
+ValueConfigT = TypeVar("ValueConfigT", bound=ValueConfig, default=ValueConfig)
+
+
+class Value(OffPolicy[ValueConfigT]):
     """The family. Members override `mixer` and `joint`, or `losses`."""
 
     acts = "agents"
@@ -81,7 +87,7 @@ class Value(OffPolicy):
     mixes: ClassVar[bool] = False  # utilities into one value of the team
     mixer_sees: ClassVar[tuple[InputPart, ...]] = ()  # beside the utilities
 
-    def __init__(self, config: ValueConfig, spec: Spec):
+    def __init__(self, config: ValueConfigT, spec: Spec):
         super().__init__(config, spec)
         self.sees["mixer"] = self.mixer_sees
 
@@ -109,18 +115,20 @@ class Value(OffPolicy):
         self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool
     ) -> Decision:
         q, hidden = self.utilities(learner.params["agents"], self.scene(view, carry), carry.hidden)
-        action = best(q[0], view.legal) if greedy else self.explore(key, q[0], view.legal, clock)
+        action = (
+            best_action(q[0], view.legal) if greedy else self.explore(key, q[0], view.legal, clock)
+        )
         return Decision(action, self.next_carry(hidden, action, carry), ())
 
     def explore(self, key: Array, q: Array, legal: Array, clock: Clock) -> Array:
         """What it tries while it learns."""
-        return epsilon_greedy(key, best(q, legal), legal, self.epsilon(clock))
+        return epsilon_greedy(key, best_action(q, legal), legal, self.epsilon(clock))
 
     def epsilon(self, clock: Clock) -> Array:
         c = self.config
         return SCHEDULES[c.epsilon_decay](c.epsilon, c.epsilon_end, c.epsilon_steps, clock.steps)
 
-    def utilities(self, net: Utility, scene: Scene, carry: Array) -> tuple[Array, Array]:
+    def utilities(self, net: Utility, scene: Scene, carry: Hidden) -> tuple[Array, Hidden]:
         """`[T,B,N,A]` at every instant of a scene, and the carry after them."""
         return net(
             gather(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal
@@ -147,9 +155,7 @@ class Value(OffPolicy):
         """Squared errors of the mix of utilities, each device's share."""
         online, follower, ahead = self.unrolled(params, learner, batch)
         view = batch.scene.view
-        q = self.joint(
-            params, online[:-1], batch.window.action, jax.tree.map(lambda x: x[:-1], view)
-        )
+        q = self.joint(params, online[:-1], batch.window.action, at(view, np.s_[:-1]))
         values = self.joint(learner.target, follower, ahead, view)
         return self.regression(q, self.targets(batch, values), batch)
 
@@ -162,7 +168,7 @@ class Value(OffPolicy):
         return (
             online,
             follower,
-            best(online if self.config.double else follower, batch.window.view.legal),
+            best_action(online if self.config.double else follower, batch.window.view.legal),
         )
 
     def joint(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
@@ -185,8 +191,9 @@ class Value(OffPolicy):
         return loss, (metrics, surprise(error, weight))
 
 
-def together(action: Array, view: View, spec: Spec) -> Array:
-    """`[T,B,N·A]` a joint action as a mixer reads it: an agent that is not there does nothing."""
+def joint_action(action: Array, view: View, spec: Spec) -> Array:
+    """`[T,B,N·A]` the actions of a team as a mixer reads them: an agent that is not there does
+    nothing."""
     return (as_input(action, spec) * view.alive[..., None]).reshape(*view.first.shape, -1)
 
 

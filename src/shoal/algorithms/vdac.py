@@ -12,9 +12,9 @@ from ..nets.inputs import STATE, Scene
 from ..nets.layers import Rng
 from ..nets.mixers import Monotone
 from ..types import Spec
-from .a2c import A2C
 from .base import positive
-from .on_policy import Critic, OnPolicyConfig
+from .networked import Hidden
+from .on_policy import Critic, OnPolicy, OnPolicyConfig
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Mixed(eqx.Module):
         return values.sum(-1, keepdims=True) if self.mixer is None else self.mixer(values, state)
 
 
-class VDAC(A2C):
+class VDAC(OnPolicy[VDACConfig]):
     """A2C whose advantage is the team's: r + γV′ − V of a mix of what each agent's own critic
     expects."""
 
@@ -73,8 +73,8 @@ class VDAC(A2C):
         )
 
     def critic(
-        self, critic: Mixed, scene: Scene, carry: Array, features: Array | None = None
-    ) -> tuple[Array, Array]:
+        self, critic: Mixed, scene: Scene, carry: Hidden, features: Array | None = None
+    ) -> tuple[Array, Hidden]:
         """The team's value `[T,B,1,1]`; an agent that is not there adds nothing."""
         values, carry = super().critic(critic.local, scene, carry, features)
         return critic.team(values[..., 0] * scene.view.alive, scene.view.state)[..., None], carry

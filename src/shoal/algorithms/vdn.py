@@ -8,7 +8,7 @@ from ..types import View
 from .value import MixConfig, Value, taken
 
 
-class VDN(Value):
+class VDN(Value[MixConfig]):
     """DQN whose mixer is a sum."""
 
     name = "vdn"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from ..nets.heads import best
+from ..learning.trees import at
+from ..nets.heads import best_action
 from ..nets.layers import Rng
 from ..nets.mixers import UnrestrictedMixer
 from ..types import View
@@ -37,6 +38,7 @@ class Weighted(QMIX):
     5, algorithm 1)."""
 
     Config = WQMIXConfig
+    config: WQMIXConfig
 
     def mixer(self, rng: Rng) -> dict[str, Any]:
         free = UnrestrictedMixer(rng, self.spec.n, self.spec.state, self.config.hyper)
@@ -59,14 +61,14 @@ class Weighted(QMIX):
         online, _, ahead = self.unrolled(params, learner, batch)
         view = batch.scene.view
         action = batch.window.action
-        now = jax.tree.map(lambda x: x[:-1], view)
+        now = at(view, np.s_[:-1])
         inner = self.central(params, batch)[:-1]
         target = self.targets(
             batch, self.star(learner.target, self.central(learner.target, batch), ahead, view)
         )
         star = self.star(params, inner, action, now)
         q = self.joint(params, online[:-1], action, now)
-        top = jnp.where(now.alive, best(online[:-1], now.legal), action)
+        top = jnp.where(now.alive, best_action(online[:-1], now.legal), action)
         lighter = self.lighter(q, target, action, top, self.star(params, inner, top, now))
         loss, (metrics, wrong) = self.regression(
             q, target, batch, jnp.where(lighter, self.config.alpha, 1.0)

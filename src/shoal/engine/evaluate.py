@@ -53,18 +53,16 @@ class Evaluator:
         self.games = min(episodes, AT_ONCE)
         self.longest = longest
         self.faults: list[Fault] = []  # there never are any
-        self._run, self._opened, self._stepped = (
-            jax.jit(self._play),
-            jax.jit(self._open),
-            jax.jit(self._step),
-        )
+        self._run = jax.jit(self._play)
+        self._opened = jax.jit(self._open)
+        self._stepped = jax.jit(self._step)
 
     def __call__(
-        self, learners: dict, seed: int, clock: Clock, halted: Callable[[], bool] = never
+        self, learners: dict[str, Any], seed: int, clock: Clock, halted: Callable[[], bool] = never
     ) -> Episodes:
         """`seed` alone decides the games: equal seeds face equal games. It is too short to be
         halted."""
-        played = []
+        played: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
         for key in self._keys(seed):
             returns, length, over = jax.device_get(self._run(learners, key, clock))
             self._ended(over)
@@ -73,12 +71,12 @@ class Evaluator:
         return Episodes(returns, length)
 
     def instants(
-        self, learners: dict, seed: int, clock: Clock
+        self, learners: dict[str, Any], seed: int, clock: Clock
     ) -> Iterator[tuple[Tally, dict[str, Array]]]:
         """The first of the same games one instant after the other, each with the actions that led
         there."""
         tally = self._opened(learners, self._keys(seed)[0])
-        actions = {}
+        actions: dict[str, Array] = {}
         while not tally.over.all():
             yield tally, actions
             if tally.length.max() > self.longest:
@@ -100,7 +98,7 @@ class Evaluator:
         return jax.random.split(jax.random.fold_in(jax.random.key(seed), 0xE7A1), rounds)
 
     def _play(
-        self, learners: dict, key: Array, clock: Clock
+        self, learners: dict[str, Any], key: Array, clock: Clock
     ) -> tuple[dict[str, Array], Array, Array]:
         end = jax.lax.while_loop(
             lambda tally: ~tally.over.all() & (tally.length.max() <= self.longest),
@@ -109,7 +107,7 @@ class Evaluator:
         )
         return end.returns, end.length, end.over
 
-    def _open(self, learners: dict, key: Array) -> Tally:
+    def _open(self, learners: dict[str, Any], key: Array) -> Tally:
         key, key_reset = jax.random.split(key)
         game, views = self.env.reset(key_reset, self.games)
         carries = {
@@ -125,7 +123,9 @@ class Evaluator:
             jnp.zeros(self.games, bool),
         )
 
-    def _step(self, learners: dict, clock: Clock, tally: Tally) -> tuple[Tally, dict[str, Array]]:
+    def _step(
+        self, learners: dict[str, Any], clock: Clock, tally: Tally
+    ) -> tuple[Tally, dict[str, Array]]:
         key, *keys = jax.random.split(tally.key, 2 + len(self.algorithms))
         play, (_, actions, _) = play_step(
             self.env, self.algorithms, learners, clock, self.greedy, tally.play, keys
@@ -142,7 +142,7 @@ class Evaluator:
 
 
 def evaluator(
-    env: Any,
+    env: Env | Hosted,
     algorithms: dict[str, Algorithm],
     episodes: int,
     greedy: bool,

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import Array
 
 from ..algorithms.base import Algorithm
 from ..config.settings import Settings
@@ -16,20 +17,18 @@ from ..envs.host.arena import Alone, Arena
 from ..envs.host.faults import Fault, TooManyFaults
 from ..envs.host.match import Hosted
 from ..envs.host.watched import Halted, never
-from ..types import Clock
+from ..types import Clock, View
 from .episodes import LIMIT, Endless, Episodes, aloud
 from .play import decide
 
-HOSTED_AT_ONCE = 16  # the same on the host
-
-
-# steps of one episode, or seconds in which none ends, after which that is told
+HOSTED_AT_ONCE = 16  # games played side by side
+# steps of one episode, or seconds in which none ends, after which the user is warned
 MANY = 5_000
 LONG = 120.0
 
 
 class HostEvaluator:
-    """The same for a game on the host: every game plays its share of the episodes, one after the
+    """`Evaluator` for a game on the host: every game plays its part of the episodes, one after the
     other."""
 
     def __init__(
@@ -58,7 +57,7 @@ class HostEvaluator:
         self._decide = jax.jit(partial(_decide, algorithms, greedy), static_argnums=0)
 
     def __call__(
-        self, learners: dict, seed: int, clock: Clock, halted: Callable[[], bool] = never
+        self, learners: dict[str, Any], seed: int, clock: Clock, halted: Callable[[], bool] = never
     ) -> Episodes:
         """`seed` alone decides the games, as far as the environment honours seeds; `halted` is
         asked at every step."""
@@ -85,12 +84,12 @@ class HostEvaluator:
     def _play(
         self,
         arena: Arena,
-        learners: dict,
+        learners: dict[str, Any],
         seed: int,
         clock: Clock,
         share: np.ndarray,
         halted: Callable[[], bool],
-    ) -> tuple[dict, np.ndarray]:
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Rows `[K,B,…]` of each game's first `share [B]` episodes; one that breaks is played
         again."""
         before = len(self.faults)
@@ -174,16 +173,17 @@ class HostEvaluator:
 
 
 def _decide(
-    algorithms: dict,
+    algorithms: dict[str, Algorithm],
     greedy: bool,
     tree: Any,
-    leaves: list,
+    leaves: list[Array],
     clock: Clock,
-    views: dict,
-    carries: dict,
+    views: dict[str, View],
+    carries: dict[str, Any],
     seed: Any,
     step: Any,
-) -> tuple[dict, dict]:
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Every team's actions and carries at a step."""
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 0xE7A1), step)
     keys = list(jax.random.split(key, len(algorithms)))
     return decide(

@@ -1,12 +1,12 @@
-"""The same three steps with games on the host: jitted decisions, stepping outside, then the same
-remember and learn."""
+"""The loop with games on the host: decisions are jitted, games are stepped outside, and what was
+played is learnt from as in the compiled loop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +14,14 @@ import numpy as np
 from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec
 
+from ..algorithms.base import Algorithm
 from ..envs.host.arena import Alone, Arena
 from ..envs.host.faults import Fault, TooManyFaults
+from ..envs.host.match import Hosted
 from ..envs.host.watched import Halted, never
 from ..errors import ShoalError
 from ..learning.reduce import AXIS
+from ..learning.trees import at
 from ..types import Clock, TrainState, View
 from .loop import Loop, Metrics, with_device_axis, without_device_axis
 from .play import decide, windows
@@ -28,14 +31,14 @@ class Stage(Protocol):
     """Games that are stepped from outside the compiled program."""
 
     def open(self, keys: Array) -> tuple[dict[str, View], list[Fault]]:
-        """The opening views, and what broke before there were any; device d's games may use
+        """The opening views, and the faults before there were any; device d's games may use
         `keys[d]`."""
         ...
 
     def step(
-        self, keys: np.ndarray, t: int, actions: dict
+        self, keys: np.ndarray, t: int, actions: dict[str, np.ndarray]
     ) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
-        """The next views, `[B]` where an episode broke instead of going on, and how. Step t may use
+        """The next views, `[B]` bool where an episode broke, and the faults. Step t may use
         `keys[d,t,0]`."""
         ...
 
@@ -48,7 +51,9 @@ class Stage(Protocol):
         """`[B]` how many each game has opened."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End the games."""
+        ...
 
 
 class HostStage:
@@ -62,7 +67,7 @@ class HostStage:
         return self.arena.views(), faults
 
     def step(
-        self, keys: np.ndarray, t: int, actions: dict
+        self, keys: np.ndarray, t: int, actions: dict[str, np.ndarray]
     ) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
         faults = self.arena.step(actions)
         return self.arena.views(), self.arena.arrays["broken"], faults
@@ -77,58 +82,69 @@ class HostStage:
         self.arena.close()
 
 
+class Played(NamedTuple):
+    """What was played in an iteration, each device's part along the first axis."""
+
+    streams: dict[str, View]  # [D,T+1,B/D,…]
+    actions: dict[str, Array]  # [D,T,B/D,…]
+    records: dict[str, Any]  # [D,T,B/D,…]
+    carries: dict[str, Any]  # [D,B/D,…] at instant 0
+    carries_end: dict[str, Any]  # [D,B/D,…] and at instant T
+    ended: Array  # [D,T,B/D] bool: an episode ended just before
+
+
 @dataclass(eq=False)
 class HostLoop(Loop):
     """`Loop` for a game that is not compiled.
 
-    Stages speak of all games, `[B,…]`; here every array has the axis of devices in front,
-    `[D,B/D,…]`. Decisions are made for all devices' games on the first one, each with its own keys;
-    learning is shared by all.
+    A stage has all games along one axis, `[B,…]`; here every array has an axis of devices in front,
+    `[D,B/D,…]`. The first device decides for the games of all devices, with each device's own keys;
+    each device learns from its own games.
     """
 
+    env: Hosted
     workers: int = 0  # processes that step the games; 0 steps them here
     patience: float = 60.0  # seconds a step may take there
-    tolerance: int = 100  # faults of the environment that the run bears
-    # asked before every iteration, and while a game lets us wait
+    tolerance: int = 100  # faults of the environment that do not end the run
+    # asked before every iteration and while waiting for a game: whether the run is to end
     halted: Callable[[], bool] = never
-    alone: Alone | None = None  # who else may not have games open meanwhile
+    alone: Alone | None = None  # lets only one arena at a time have its games open
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.played: Stage | None = None  # once it is open
+        self.opened: Stage | None = None
 
     def init(self, seed: int) -> TrainState:
         """Opens the games."""
         learners = self.learners(seed)
-        self.played = stage = self.stage(seed)
+        self.opened = stage = self.stage(seed)
         keys = jax.vmap(jax.random.split)(jax.random.split(jax.random.key(seed), self.devices))
         views, faults = stage.open(keys[:, 1])
-        self._bear(faults)
+        self._tolerate(faults)
         own = jax.tree.map(lambda x: jnp.stack([x] * self.devices), self._beginnings(learners))
         views = self._shared(views)
         game = self._shared({"episode": stage.episodes()})
         carries, memories, earned = own
         key = jax.random.key_data(keys[:, 0])
         state = TrainState(game, views, carries, learners, memories, earned, key, jnp.uint32(0))
-        return super().restored(state)  # placed as `_absorb` leaves it
+        return super().restored(state)  # placed as `_learning_program` leaves it
 
     def template(self, seed: int) -> TrainState:
-        """Opens the games, too: they tell what there is to see."""
+        """Opens the games too: only they know the shapes of what is seen."""
         return self.init(seed)
 
     def restored(self, state: TrainState) -> TrainState:
-        """An environment's inner state is nobody's to save: every game goes on with its next
-        episode.
+        """An environment's inner state cannot be saved: every game goes on with its next episode.
 
-        The first step opens it, as it opens one after an end: so the opening is in the stream, and
-        in replays.
+        The first step opens it, as it does after an end: so the opening is in the stream, and in
+        replays.
         """
-        assert self.played, "the games are not open"
-        self.played.renew(np.asarray(state.game["episode"]).reshape(-1))
+        assert self.opened, "the games are not open"
+        self.opened.renew(np.asarray(state.game["episode"]).reshape(-1))
         return super().restored(state)
 
     def _shared(self, tree: Any) -> Any:
-        """A copy of what all games have, as the devices share it."""
+        """A copy of `[B,…]` arrays as `[D,B/D,…]`."""
         return jax.tree.map(
             lambda x: np.array(x).reshape(self.devices, self.share.games, *x.shape[1:]), tree
         )
@@ -142,31 +158,29 @@ class HostLoop(Loop):
         )
 
     def close(self) -> None:
-        if self.played:
-            self.played.close()
+        if self.opened:
+            self.opened.close()
 
     def compile(
         self, state: TrainState, iterations: int
     ) -> Callable[[TrainState], tuple[TrainState, Metrics | None]]:
-        _, keys_play, keys = jax.device_get(self._deal(state.key))
+        _, keys_play, keys = jax.device_get(self._split_keys(state.key))
         clock = jax.device_get(self._clock(state.steps))
         views, carries = jax.device_get((state.views, state.carries))
         actions, after, records = self._decide(
             *self._acting(state), clock, views, carries, keys_play, 0
         )
         streams = jax.tree.map(partial(_shape, self.window + 1), views)
-        done = jax.tree.map(
-            partial(_shape, self.window), (actions, records, views[next(iter(views))].first)
-        )
+        first = views[next(iter(views))].first
+        done = jax.tree.map(partial(_shape, self.window), (actions, records, first))
         kept = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (carries, after))
-        self.take_in = self._absorb.lower(
-            state, (streams, *done[:2], *kept, done[2]), keys, clock
-        ).compile()
+        played = Played(streams, done[0], done[1], kept[0], kept[1], done[2])
+        self.learn = self._learning_program.lower(state, played, keys, clock).compile()
         return partial(self._run_here, iterations)
 
     def _run_here(self, iterations: int, state: TrainState) -> tuple[TrainState, Metrics | None]:
         """So many iterations, or fewer if the run is to end."""
-        done = []
+        done: list[Metrics] = []
         while len(done) < iterations and not (done and self.halted()):
             try:
                 state, metrics = self._iterate(state)
@@ -179,9 +193,9 @@ class HostLoop(Loop):
         return state, jax.tree.map(lambda *rows: np.stack(rows), *done) if done else None
 
     def _iterate(self, state: TrainState) -> tuple[TrainState, Metrics]:
-        stage = self.played
+        stage = self.opened
         assert stage, "the games are not open"
-        key, keys_play, keys = jax.device_get(self._deal(state.key))
+        key, keys_play, keys = jax.device_get(self._split_keys(state.key))
         clock = jax.device_get(self._clock(state.steps))
         carries = after = jax.device_put(jax.device_get(state.carries), jax.devices()[0])
         streams = jax.tree.map(partial(_unfold, self.window + 1), state.views)
@@ -189,17 +203,17 @@ class HostLoop(Loop):
         broken = np.zeros((self.window, self.games), bool)
         acting = self._acting(state)
         for t in range(self.window):
-            seen = jax.tree.map(lambda x, t=t: x[t], streams)
+            seen = at(streams, t)
             actions, after, records = self._decide(*acting, clock, seen, after, keys_play, t)
             done.append(jax.device_get((actions, records)))
-            told = {
+            by_game = {
                 team: action.reshape(self.games, *action.shape[2:])
                 for team, action in done[-1][0].items()
             }
-            views, broken[t], faults = stage.step(keys_play, t, told)
+            views, broken[t], faults = stage.step(keys_play, t, by_game)
             for place, now in zip(jax.tree.leaves(streams), jax.tree.leaves(views), strict=True):
                 place[t + 1] = now.reshape(place.shape[1:])
-            self._bear(faults)
+            self._tolerate(faults)
         actions, records = jax.tree.map(lambda *rows: np.stack(rows), *done)
         last = jax.tree.map(lambda x: x[-1].copy(), streams)
         ended = np.array(next(iter(streams.values())).first[1:])
@@ -212,9 +226,11 @@ class HostLoop(Loop):
         streams, actions, records, ended = jax.tree.map(
             lambda x: x.swapaxes(0, 1), (streams, actions, records, ended)
         )
-        return self.take_in(state, (streams, actions, records, carries, after, ended), keys, clock)
+        played = Played(streams, actions, records, carries, after, ended)
+        return self.learn(state, played, keys, clock)
 
-    def _bear(self, faults: list[Fault]) -> None:
+    def _tolerate(self, faults: list[Fault]) -> None:
+        """Count them; too many end the run."""
         self.faults.extend(faults)
         if len(self.faults) > self.tolerance:
             count = (
@@ -224,9 +240,9 @@ class HostLoop(Loop):
             raise TooManyFaults(f"{count}; the last time", self.faults[-1])
 
     @cached_property
-    def _deal(self) -> Any:
+    def _split_keys(self) -> Any:
         """The keys of an iteration on each device, derived as the compiled engine does."""
-        return jax.jit(jax.vmap(partial(_deal, len(self.algorithms), self.window)))
+        return jax.jit(jax.vmap(partial(_split_keys, len(self.algorithms), self.window)))
 
     @cached_property
     def _clock(self) -> Any:
@@ -245,29 +261,34 @@ class HostLoop(Loop):
         return tree, [leaf.addressable_data(0) for leaf in leaves]
 
     @cached_property
-    def _absorb(self) -> Any:
+    def _learning_program(self) -> Any:
+        """`state, played, keys, clock -> state, metrics`, jitted and donated."""
         own = PartitionSpec(AXIS)
         same = PartitionSpec()
         ins = (self.specs, own, own, same)
         outs = (self.specs, same)
         body = jax.shard_map(
-            self._take_in, mesh=self.mesh, in_specs=ins, out_specs=outs, check_vma=False
+            self._learn_from_played, mesh=self.mesh, in_specs=ins, out_specs=outs, check_vma=False
         )
         placed = jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), (ins, outs))
         return jax.jit(body, donate_argnums=0, in_shardings=placed[0], out_shardings=placed[1])
 
-    def _take_in(
-        self, state: TrainState, played: tuple, keys: Array, clock: Clock
+    def _learn_from_played(
+        self, state: TrainState, played: Played, keys: Array, clock: Clock
     ) -> tuple[TrainState, Metrics]:
-        streams, actions, records, before, after, ended = jax.tree.map(lambda x: x[0], played)
-        seen = windows(self.env.teams, streams, actions, records, before, after)
+        """On one device's part."""
+        own = at(played, 0)
+        seen = windows(
+            self.env.teams, own.streams, own.actions, own.records, own.carries, own.carries_end
+        )
         state, metrics = self.learn_from_windows(
-            without_device_axis(state), seen, ended, jax.random.wrap_key_data(keys[0]), clock
+            without_device_axis(state), seen, own.ended, jax.random.wrap_key_data(keys[0]), clock
         )
         return with_device_axis(state), metrics
 
 
-def _deal(teams: int, steps: int, key: Array) -> tuple[Array, Array, Array]:
+def _split_keys(teams: int, steps: int, key: Array) -> tuple[Array, Array, Array]:
+    """The next key, those of playing `[T,1+teams]`, and those of learning `[teams]`."""
     key, key_play, *keys = jax.random.split(jax.random.wrap_key_data(key), 2 + teams)
     return jax.tree.map(
         jax.random.key_data, (key, jax.random.split(key_play, (steps, 1 + teams)), jnp.stack(keys))
@@ -275,15 +296,16 @@ def _deal(teams: int, steps: int, key: Array) -> tuple[Array, Array, Array]:
 
 
 def _decide(
-    algorithms: dict,
+    algorithms: dict[str, Algorithm],
     tree: Any,
-    leaves: list,
+    leaves: list[Array],
     clock: Clock,
-    views: dict,
-    carries: dict,
+    views: dict[str, View],
+    carries: dict[str, Any],
     keys: Array,
     step: Array,
-) -> tuple:
+) -> tuple[dict[str, Array], dict[str, Any], dict[str, Any]]:
+    """Every team's actions, carries and records, each device's with its own keys."""
     learners = jax.tree.unflatten(tree, leaves)
     own = jax.random.wrap_key_data(keys[:, step, 1:])
     each = partial(decide, algorithms, learners, clock, False)
@@ -291,6 +313,7 @@ def _decide(
 
 
 def _shape(steps: int, x: Any) -> jax.ShapeDtypeStruct:
+    """Of so many instants of `x [D,…]`, as `[D,steps,…]`."""
     return jax.ShapeDtypeStruct((x.shape[0], steps, *x.shape[1:]), x.dtype)
 
 

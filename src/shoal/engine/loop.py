@@ -19,32 +19,32 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..algorithms.base import Algorithm
+from ..envs.game import Env
 from ..envs.host.faults import Fault
 from ..errors import ShoalError
 from ..learning.reduce import AXIS, total
 from ..types import Clock, Results, Share, TrainState, Window
 from .play import Play, collect
 
-EACH = 16  # agents of a team up to which each one's return is told
+EACH = 16  # agents of a team up to which each one's return is kept
 # fields of TrainState that are each device's own
 LOCAL = ("game", "views", "carries", "memories", "earned", "key")
 
 
 class Metrics(NamedTuple):
-    """What an iteration tells. Teams are called as users like: no name of theirs stands beside one
-    of ours."""
+    """Numbers of an iteration. A team may have any name: none of them is a key beside ours."""
 
     steps: Array  # [] environment steps so far
     episodes: Array  # [] that ended
     # [] by team: what one agent earned in them, in the mean, summed over them
     returns: dict[str, Array]
     each: dict[str, Array]  # [N] by team: the same of every agent; of large teams [1]
-    learning: dict[str, dict[str, Array]]  # by team: what its algorithm tells
+    learning: dict[str, dict[str, Array]]  # by team: metrics of its algorithm
 
 
 @dataclass(eq=False)
 class Loop:
-    env: Any  # an `Env`, or what a loop of another kind plays
+    env: Env
     algorithms: dict[str, Algorithm]
     games: int  # in parallel, over all devices
     window: int  # steps of each game per iteration
@@ -69,8 +69,10 @@ class Loop:
     def specs(self) -> TrainState:
         own = PartitionSpec(AXIS)
         same = PartitionSpec()
-        specs = {field: own if field in LOCAL else same for field in TrainState._fields}
-        return TrainState(**specs)  # type: ignore[arg-type]
+        specs: dict[str, Any] = {
+            field: own if field in LOCAL else same for field in TrainState._fields
+        }
+        return TrainState(**specs)
 
     @cached_property
     def shardings(self) -> TrainState:
@@ -78,7 +80,7 @@ class Loop:
 
     @property
     def share(self) -> Share:
-        """What falls to each device."""
+        """The part of the run that falls to each device."""
         return Share(self.games // self.devices, self.window, self.devices, self.steps)
 
     def init(self, seed: int) -> TrainState:
@@ -108,9 +110,9 @@ class Loop:
             for team, own in shapes.items()
         }
 
-    def _open_all(self, learners: dict, key: Array) -> TrainState:
-        shares = jax.vmap(partial(self._open, learners))(jax.random.split(key, self.devices))
-        game, views, carries, memories, earned, keys = shares
+    def _open_all(self, learners: dict[str, Any], key: Array) -> TrainState:
+        parts = jax.vmap(partial(self._open, learners))(jax.random.split(key, self.devices))
+        game, views, carries, memories, earned, keys = parts
         return TrainState(
             game,
             views,
@@ -122,12 +124,14 @@ class Loop:
             jnp.uint32(0),
         )
 
-    def _open(self, learners: dict, key: Array) -> tuple:
+    def _open(self, learners: dict[str, Any], key: Array) -> tuple[Any, ...]:
         key, key_reset = jax.random.split(key)
         game, views = self.env.reset(key_reset, self.share.games)
         return game, views, *self._beginnings(learners), key
 
-    def _beginnings(self, learners: dict) -> tuple[dict, dict, dict]:
+    def _beginnings(
+        self, learners: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Array]]:
         """Carries, memories and what is earned, before the first step."""
         carries = {
             team: algorithm.carry(learners[team], self.share.games)
@@ -154,7 +158,7 @@ class Loop:
         return self.program(iterations).lower(state).compile()
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """End the games, where they run outside the program."""
 
     def program(self, iterations: int) -> Any:
         """`state -> state, metrics [iterations]`, jitted and donated."""
@@ -183,7 +187,7 @@ class Loop:
         return Clock(done, done / self.steps)
 
     def iteration(self, state: TrainState, _: None) -> tuple[TrainState, Metrics]:
-        """Collect, remember, learn: on one device's share."""
+        """Collect, remember, learn: on one device's games."""
         key, key_play, *keys = jax.random.split(
             jax.random.wrap_key_data(state.key), 2 + len(self.algorithms)
         )
@@ -204,9 +208,9 @@ class Loop:
     ) -> tuple[TrainState, Metrics]:
         """Remember what was played and learn from it; `ended [T,B]` where an episode ended just
         before."""
-        learners = {}
-        memories = {}
-        learning = {}
+        learners: dict[str, Any] = {}
+        memories: dict[str, Any] = {}
+        learning: dict[str, dict[str, Array]] = {}
         for k, (team, algorithm) in zip(keys, self.algorithms.items(), strict=True):
             memory = algorithm.remember(state.memories[team], windows[team])
             learners[team], memories[team], learning[team] = algorithm.learn(
@@ -239,7 +243,7 @@ def without_device_axis(state: TrainState) -> TrainState:
 
 
 def with_device_axis(state: TrainState) -> TrainState:
-    """What `bare` was given."""
+    """What `without_device_axis` was given."""
     return state._replace(
         **{field: jax.tree.map(lambda x: x[None], getattr(state, field)) for field in LOCAL}
     )
@@ -269,7 +273,9 @@ def _own(reward: Array) -> Array:
     return reward if _rows(reward.shape[-1]) > 1 else reward.mean(-1, keepdims=True)
 
 
-def _earn(so_far: dict[str, Array], step: tuple[dict[str, Array], Array]) -> tuple[dict, dict]:
+def _earn(
+    so_far: dict[str, Array], step: tuple[dict[str, Array], Array]
+) -> tuple[dict[str, Array], dict[str, Array]]:
     rewards, ended = step
     return {
         team: jnp.where(ended[:, None], 0.0, so_far[team] + reward)

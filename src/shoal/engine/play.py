@@ -12,7 +12,7 @@ from jax import Array
 from ..algorithms.base import Algorithm
 from ..envs.game import Env
 from ..nets.inputs import as_input
-from ..types import Clock, Decision, Spec, View, Window
+from ..types import Clock, Spec, View, Window
 
 
 class Play(NamedTuple):
@@ -26,7 +26,7 @@ class Play(NamedTuple):
 def collect(
     env: Env,
     algorithms: dict[str, Algorithm],
-    learners: dict,
+    learners: dict[str, Any],
     play: Play,
     key: Array,
     clock: Clock,
@@ -34,7 +34,7 @@ def collect(
 ) -> tuple[Play, dict[str, Window]]:
     """Play on for `steps` steps, exploring."""
     step = partial(play_step, env, algorithms, learners, clock, False)
-    # at once: inside the scan it costs as much as a step
+    # all at once: inside the scan splitting would cost as much as a step
     keys = jax.random.split(key, (steps, 1 + len(algorithms)))
     after, (views, actions, records) = jax.lax.scan(step, play, keys)
     streams = jax.tree.map(lambda past, now: jnp.concatenate([past, now[None]]), views, after.views)
@@ -44,10 +44,10 @@ def collect(
 def windows(
     teams: dict[str, Spec],
     streams: dict[str, View],
-    actions: dict,
-    records: dict,
-    carries: dict,
-    carries_end: dict,
+    actions: dict[str, Array],
+    records: dict[str, Any],
+    carries: dict[str, Any],
+    carries_end: dict[str, Any],
 ) -> dict[str, Window]:
     """Each team's window of what was played."""
     return {
@@ -66,8 +66,8 @@ def windows(
 def _rivals(
     teams: dict[str, Spec], team: str, streams: dict[str, View], actions: dict[str, Array]
 ) -> Array:
-    """`[T,B,M]` what the living of the other teams did, as a net reads it; nothing is computed
-    where nobody asks."""
+    """`[T,B,M]` what the living agents of the other teams did, as nets read it. Where no algorithm
+    reads it the compiler leaves it out."""
     steps, games = actions[team].shape[:2]
     others = [
         as_input(actions[other], spec) * streams[other].alive[:-1, ..., None]
@@ -82,13 +82,14 @@ def _rivals(
 def play_step(
     env: Env,
     algorithms: dict[str, Algorithm],
-    learners: dict,
+    learners: dict[str, Any],
     clock: Clock,
     greedy: bool,
     play: Play,
     keys: Any,
-) -> tuple[Play, tuple[dict, dict, dict]]:
-    """One step of every game, with a key for the games and one for each team."""
+) -> tuple[Play, tuple[dict[str, View], dict[str, Array], dict[str, Any]]]:
+    """One step of every game, with a key for the games and one for each team; what was seen, done
+    and recorded."""
     key_env, *own = keys
     actions, carries, records = decide(
         algorithms, learners, clock, greedy, play.views, play.carries, own
@@ -99,18 +100,20 @@ def play_step(
 
 def decide(
     algorithms: dict[str, Algorithm],
-    learners: dict,
+    learners: dict[str, Any],
     clock: Clock,
     greedy: bool,
-    views: dict,
-    carries: dict,
+    views: dict[str, View],
+    carries: dict[str, Any],
     keys: Any,
-) -> tuple[dict, dict, dict]:
+) -> tuple[dict[str, Array], dict[str, Any], dict[str, Any]]:
     """Every team's actions, carries and records."""
     decisions = {
         team: algorithm.act(learners[team], key, views[team], carries[team], clock, greedy)
         for key, (team, algorithm) in zip(keys, algorithms.items(), strict=True)
     }
-    return tuple(
-        {team: getattr(d, part) for team, d in decisions.items()} for part in Decision._fields
-    )  # type: ignore
+    return (
+        {team: decision.action for team, decision in decisions.items()},
+        {team: decision.carry for team, decision in decisions.items()},
+        {team: decision.record for team, decision in decisions.items()},
+    )

@@ -1,4 +1,4 @@
-"""Exploration: schedules in environment steps, and what they act on."""
+"""Exploration: schedules in environment steps, and policies that explore."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..nets.distributions import Categorical, masked, pick, uniform
-from ..nets.heads import best
+from ..nets.heads import best_action
 
 
 def linear(start: float, end: float, over: float, steps: Array) -> Array:
@@ -26,7 +26,7 @@ SCHEDULES = {"linear": linear, "exponential": exponential}
 
 def epsilon_greedy(key: Array, greedy: Array, legal: Array, epsilon: Array) -> Array:
     """The greedy action of each agent, or with probability `epsilon` any legal one."""
-    # below epsilon it is itself evenly spread, and so says which
+    # below epsilon, number / epsilon is uniform in [0,1) and picks the action
     number = jax.random.uniform(key, greedy.shape)
     anything = uniform(legal).at(jnp.minimum(number / jnp.maximum(epsilon, 1e-9), 1.0 - 1e-7))
     return jnp.where(number < epsilon, anything, greedy)
@@ -35,9 +35,9 @@ def epsilon_greedy(key: Array, greedy: Array, legal: Array, epsilon: Array) -> A
 def boltzmann(values: Array, legal: Array, temperature: Array | float) -> Categorical:
     """Legal actions in proportion to exp(value / temperature); at temperature 0 the best of
     them."""
-    # the best at 0: no legal action sinks below ILLEGAL
-    lead = values - pick(values, best(values, legal))[..., None]
-    return masked(lead / jnp.maximum(temperature, 1e-8), legal)
+    # relative to the best legal action, so that its logit never falls below ILLEGAL
+    behind = values - pick(values, best_action(values, legal))[..., None]
+    return masked(behind / jnp.maximum(temperature, 1e-8), legal)
 
 
 def floored(dist: Categorical, legal: Array, epsilon: Array) -> Categorical:

@@ -1,8 +1,8 @@
 """What a team keeps to learn from.
 
-Written by hand because flashbax keeps games before time, scatters what it writes, and brings flax
-and tensorstore along; here a write is one slice, a draw is one gather, and both speak the stream's
-own axes.
+Written by hand: flashbax puts the axis of games before time, scatters its writes, and brings flax
+and tensorstore along. Here a write is one slice, a draw is one gather, and both have the axes of
+the stream.
 """
 
 from __future__ import annotations
@@ -11,20 +11,22 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ..types import Discrete, Spec, View, Window
+from .trees import at
 
 
 class Rollout(NamedTuple):
     """On-policy memory: the window just played, once."""
 
     carry: Any  # [B,…] the critic's carry at the window's first instant
-    window: Any = ()  # Window, between remembering and learning
+    window: Any = ()  # a Window between `remember` and `learn`
 
 
 class Instant(NamedTuple):
-    """What a replay keeps of one instant: the actions are those that led here, as the reward is."""
+    """What a replay keeps of one instant: its view, and the actions that led to it."""
 
     view: View  # every field [B,…]
     action: Array  # [B,N] or [B,N,A]
@@ -32,7 +34,7 @@ class Instant(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Windows drawn from a replay, each `[B]` a game of its own."""
+    """Windows drawn from a replay, side by side along `B`."""
 
     window: Window
     before: Array  # [1,B,N] or [1,B,N,A] the action that led to each window's first instant
@@ -41,14 +43,14 @@ class Drawn(NamedTuple):
     slot: Array  # [B] where each begins
     game: Array  # [B]
     importance: Array  # [B] at most 1; all 1 when drawn uniformly
-    largest: Array | float = 1.0  # what it was divided by for that
+    largest: Array | float = 1.0  # the importance that all were divided by
 
 
 class Replay(NamedTuple):
     """Off-policy memory: a ring over the stream, so that no observation is kept twice.
 
-    Slots hold successive instants. The oldest stands where the next is written, and no window may
-    run over that place: its two sides are not successive.
+    Slots hold successive instants. The next one replaces the oldest: the instants on the two sides
+    of that slot are not successive, and no window crosses it.
     """
 
     ring: Instant  # every leaf [C,B,…]
@@ -57,8 +59,8 @@ class Replay(NamedTuple):
     size: Array  # [] int32 slots in use
 
     def put(self, window: Window) -> Replay:
-        """Take in instants 1…T; instant 0 came with the window before. (The run's very first
-        instant is not kept.)"""
+        """Add instants 1…T; instant 0 came with the window before. (The run's very first instant is
+        not kept.)"""
         block = instants(window)
         fitting = jax.tree.map(
             lambda new, old: new if old.size else old[: len(new)], block, self.ring
@@ -71,7 +73,7 @@ class Replay(NamedTuple):
         slots = ring.action.shape[0]
         steps = block.action.shape[0]
         priority = self.priority
-        if priority.size:  # what is new is drawn as soon as what surprised most
+        if priority.size:  # new windows get the highest priority there is
             most = priority.max()
             fresh = jnp.full((steps, priority.shape[1]), jnp.where(most > 0, most, 1.0))
             priority = jax.lax.dynamic_update_slice_in_dim(priority, fresh, self.head, 0)
@@ -80,13 +82,13 @@ class Replay(NamedTuple):
         )
 
     def windows(self, length: int) -> Array:
-        """How many windows of so many instants there are in each game."""
+        """How many windows of `length` instants there are in each game."""
         return jnp.maximum(self.size - length + 1, 0)
 
     def draw(
         self, key: Array, count: int, steps: int, ahead: bool, beta: float | Array = 1.0
     ) -> Drawn:
-        """`count` windows of so many transitions; with `ahead`, the rivals' actions at their last
+        """`count` windows of `steps` transitions; with `ahead`, the rivals' actions at their last
         instants too."""
         slots, games = self.ring.action.shape[:2]
         length = steps + 1 + ahead
@@ -103,16 +105,16 @@ class Replay(NamedTuple):
             importance = jnp.ones(count)
             largest = jnp.float32(1.0)
         where = (slot + jnp.arange(length)[:, None]) % slots
-        found = jax.tree.map(lambda x: x[where, game], self.ring)
-        view = jax.tree.map(lambda x: x[: steps + 1], found.view)
+        found = at(self.ring, (where, game))
+        view = at(found.view, np.s_[: steps + 1])
         window = Window(view, found.action[1 : steps + 1], (), (), (), found.rivals[1 : steps + 1])
         return Drawn(window, found.action[:1], found.rivals[-1], slot, game, importance, largest)
 
     def _by_priority(
         self, key: Array, count: int, length: int, beta: float | Array
     ) -> tuple[Array, Array, Array]:
-        """In proportion to priority, with what undoes the bias (Schaul et al. 2016, §3.4),
-        stratified."""
+        """Slots, games and importance weights, in proportion to priority, stratified (Schaul et al.
+        2016, §3.4)."""
         slots, games = self.priority.shape
         age = (jnp.arange(slots) - self.head + self.size) % slots
         rows = jnp.where(age < self.windows(length), self.priority.sum(1), 0.0)
@@ -122,8 +124,8 @@ class Replay(NamedTuple):
         draw = jnp.minimum(draw, jnp.nextafter(below[-1], 0.0))
         slot = jnp.searchsorted(below, draw, side="right")
         inside = jnp.cumsum(self.priority[slot], axis=1)
-        left = draw - (below[slot] - rows[slot])
-        game = jnp.minimum((inside <= left[:, None]).sum(1), games - 1)
+        rest = draw - (below[slot] - rows[slot])
+        game = jnp.minimum((inside <= rest[:, None]).sum(1), games - 1)
         rarity = below[-1] / (self.priority[slot, game] * self.windows(length) * games)
         return slot, game, rarity**beta
 
@@ -136,7 +138,7 @@ class Replay(NamedTuple):
 
 def instants(window: Window) -> Instant:
     """Instants 1…T of a window with the actions that led to them."""
-    return Instant(jax.tree.map(lambda x: x[1:], window.view), window.action, window.rivals)
+    return Instant(at(window.view, np.s_[1:]), window.action, window.rivals)
 
 
 def empty(

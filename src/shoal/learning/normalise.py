@@ -9,24 +9,24 @@ from jax import Array
 
 from .reduce import moments, total
 
-# of the deviation that returns are measured in: those of a game that always pays alike have none
-FLOOR = 0.01
+FLOOR = 0.01  # least deviation: a game that always pays the same has none
 
 
 class ReturnNormaliser(NamedTuple):
-    """Running mean and variance of the returns, debiased; the unit the critic predicts in."""
+    """Running mean and variance of the returns, debiased."""
 
     mean: Array
     variance: Array
-    windows: Array  # taken in so far, each decaying the last
+    windows: Array  # seen so far, older ones decayed
 
-    def update(self, x: Array, share: Array, decay: float = 0.99) -> ReturnNormaliser:
-        """Take in a window's returns; steps without weight do not count."""
-        mean, variance = moments(x, share)
-        any_weight = total(share.sum())  # 1, or 0 where nobody acted: such a window changes nothing
+    def update(self, x: Array, weight: Array, decay: float = 0.99) -> ReturnNormaliser:
+        """With a window's returns, under weights that add up to 1; unchanged if all are 0."""
+        mean, variance = moments(x, weight)
+        any_weight = total(weight.sum())  # 1, or 0 where nobody acted
         windows = jnp.where(any_weight > 0, decay * self.windows + 1, self.windows)
         step = any_weight / jnp.maximum(windows, 1.0)
-        away = mean - self.mean  # both parts vary within themselves, and apart from each other
+        away = mean - self.mean
+        # variance of a mixture: within the old and the new returns, and between their means
         between = (1 - step) * step * away**2
         return ReturnNormaliser(
             self.mean + step * away, (1 - step) * self.variance + step * variance + between, windows
@@ -34,10 +34,13 @@ class ReturnNormaliser(NamedTuple):
 
     @property
     def deviation(self) -> Array:
+        """At least FLOOR."""
         return jnp.maximum(jnp.sqrt(self.variance), FLOOR)
 
     def down(self, x: Array) -> Array:
+        """Returns in the critic's unit."""
         return (x - self.mean) / self.deviation
 
     def up(self, x: Array) -> Array:
+        """What a critic predicts, as returns."""
         return x * self.deviation + self.mean

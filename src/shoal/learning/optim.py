@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
+
+from .trees import Tree
+
+ByPart = dict[str, Any]  # by part of the learner, such as the actor
 
 
 def adam(max_norm: float) -> optax.GradientTransformation:
@@ -16,24 +21,36 @@ def adam(max_norm: float) -> optax.GradientTransformation:
 
 
 def descend(
-    tx: optax.GradientTransformation, params: dict, opt: dict, grads: dict, rates: dict[str, Array]
-) -> tuple[dict, dict, dict[str, Array]]:
-    """One step of every part of `params` that has a rate."""
+    tx: optax.GradientTransformation,
+    params: ByPart,
+    opt: ByPart,
+    grads: ByPart,
+    rates: dict[str, Array],
+) -> tuple[ByPart, ByPart, dict[str, Array]]:
+    """One step of every part of `params` that has a rate; norms of their gradients."""
     new_params = dict(params)
     new_opt = dict(opt)
-    norms = {}
+    norms: dict[str, Array] = {}
     for part, rate in rates.items():
         updates, new_opt[part] = tx.update(grads[part], opt[part])
-        new_params[part] = jax.tree.map(lambda p, u, rate=rate: p - rate * u, params[part], updates)
+        new_params[part] = jax.tree.map(partial(_moved, rate), params[part], updates)
         norms[f"{part}_grad_norm"] = optax.tree.norm(grads[part])
     return new_params, new_opt, norms
 
 
-def follow(target: Any, online: Any, tau: float | Array) -> Any:
+def _moved(rate: Array, param: Array, update: Array) -> Array:
+    return param - rate * update
+
+
+def follow(target: Tree, online: Tree, tau: float | Array) -> Tree:
     """The target moves by `tau` of the way."""
-    return jax.tree.map(lambda t, o: (1 - tau) * t + tau * o, target, online)
+    return jax.tree.map(partial(_between, tau), target, online)
+
+
+def _between(tau: float | Array, target: Array, online: Array) -> Array:
+    return (1 - tau) * target + tau * online
 
 
 def annealed(rate: float, anneal: bool, progress: Array) -> Array:
-    """A learning rate that falls linearly to 0 over the run, if asked to."""
+    """A learning rate; with `anneal` it falls linearly to 0 over the run."""
     return rate * jnp.where(anneal, jnp.maximum(1.0 - progress, 0.0), 1.0)

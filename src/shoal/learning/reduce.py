@@ -1,5 +1,5 @@
-"""Data parallelism: each device plays its own share of the games; learners are replicated and
-updated by sums.
+"""Sums over devices: each device plays its own part of the games, learners are the same on all of
+them and are updated by sums.
 
 The loop runs inside `shard_map` over one mesh axis, on one device too, so these sums are always
 defined there.
@@ -12,10 +12,12 @@ import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from .trees import Tree
+
 AXIS = "devices"
 
 
-def total(tree):
+def total(tree: Tree) -> Tree:
     """Every leaf summed over the devices, in one exchange."""
     if jax.lax.axis_size(AXIS) == 1:
         return tree
@@ -28,22 +30,22 @@ def largest(x: Array | float) -> Array:
     return jax.lax.pmax(x, AXIS)
 
 
-def shares(weight: Array) -> Array:
+def mean_weights(weight: Array) -> Array:
     """Weights that add up to 1 over all devices; all 0 for an empty mask.
 
-    `(x * shares).sum()` is a device's part of the weighted mean: the parts add up to it, and so do
-    their gradients.
+    `(x * mean_weights(weight)).sum()` is a device's part of the weighted mean: the parts add up to
+    it, and so do their gradients.
     """
     return weight / jnp.maximum(total(weight.sum()), 1.0)
 
 
-def moments(x: Array, share: Array) -> tuple[Array, Array]:
-    """Mean and variance under such weights, over all devices.
+def moments(x: Array, weight: Array) -> tuple[Array, Array]:
+    """Mean and variance over all devices, under weights that add up to 1.
 
-    In two passes: squares of what is large beside its own deviation would leave nothing of that
-    deviation in float32. The second also mends the mean by what rounding took from the first.
+    In two passes: in float32 the squares of numbers far from 0 lose their variance. The second pass
+    also corrects the mean for what the first lost to rounding.
     """
-    rough = total((x * share).sum())
+    rough = total((x * weight).sum())
     away = x - rough
-    drift, square = total(((away * share).sum(), (away * away * share).sum()))
+    drift, square = total(((away * weight).sum(), (away * away * weight).sum()))
     return rough + drift, jnp.maximum(square - drift * drift, 0.0)

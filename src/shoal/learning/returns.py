@@ -2,8 +2,8 @@
 
 Every one of them reads `discount` (0 where the task ended) for bootstrapping and `valid` (0 on the
 dummy transition over a reset) for succession, so that truncation, termination and several episodes
-in a row need no special case. Only who is cut short alone, while the game goes on, is settled with
-beforehand.
+in a row need no special case. Only an agent that is cut short alone, while the game goes on, needs
+`settle` first.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ..types import View, Window
 def advantages(
     reward: Array, discount: Array, values: Array, valid: Array, gamma: float, lam: float
 ) -> Array:
-    """λ-weighted sums of TD errors (GAE, Schulman et al. 2016, eq. 16), `[T,…]` from `values
-    [T+1,…]`.
+    """GAE: λ-weighted sums of TD errors, `[T,…]` from `values [T+1,…]` (Schulman et al. 2016, eq.
+    16).
 
     Adding `values[:-1]` gives TD(λ) targets; λ = 1 sums rewards to the window's end and bootstraps
     there.
@@ -41,17 +41,18 @@ def _accumulate(later: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
 def n_step(
     reward: Array, discount: Array, values: Array, valid: Array, gamma: float, n: int
 ) -> Array:
-    """Targets `[T,…]` of n rewards and the value after them; fewer where the episode or the window
-    ends before."""
+    """Targets `[T,…]`: n rewards and the value after them; fewer rewards where the episode or the
+    window ends before."""
     target = values
     for _ in range(n):
-        ahead = jnp.where(valid, reward + gamma * discount * target[1:], values[:-1])
-        target = jnp.concatenate([ahead, values[-1:]])
+        longer = jnp.where(valid, reward + gamma * discount * target[1:], values[:-1])
+        target = jnp.concatenate([longer, values[-1:]])
     return target[:-1]
 
 
 def pool(reward: Array, discount: Array, how: str) -> tuple[Array, Array]:
-    """Rewards and discounts `[…,N]` as one learner sees them.
+    """Rewards and discounts `[…,N]` that agents learn from: their own, or the mean or sum of the
+    team's.
 
     A pooled reward goes with the team's discount: a dead agent still shares in what its team earns.
     """
@@ -64,11 +65,11 @@ def pool(reward: Array, discount: Array, how: str) -> tuple[Array, Array]:
 
 
 def counted(view: View, how: str) -> Array:
-    """`[…,N]` whose value counts at an instant: that of the living, and of who was cut short alone
-    with it.
+    """`[…,N]` bool: agents whose value counts at an instant. These are the living, and those cut
+    short alone at this instant.
 
-    With a pooled reward the team plays on without one who leaves; it is cut short when nobody of it
-    is left.
+    With a pooled reward the team plays on when one of its agents leaves; it is cut short when the
+    last one does.
     """
     if how == "own":
         return view.alive | view.cut
@@ -76,23 +77,23 @@ def counted(view: View, how: str) -> Array:
 
 
 def left(view: View, how: str) -> Array:
-    """`[…,N or 1]` whether an agent, or with a pooled reward its team, was cut short alone with an
+    """`[…,N or 1]` bool: an agent, or with a pooled reward its team, was cut short alone at this
     instant."""
     return view.cut if how == "own" else (counted(view, how) & ~view.alive).any(-1, keepdims=True)
 
 
 def settle(reward: Array, discount: Array, values: Array, left: Array) -> tuple[Array, Array]:
-    """Rewards and discounts `[T,…]` where one who left with an instant is paid what was expected
-    `[T+1,…]` there.
+    """Rewards and discounts `[T,…]` in which an agent that left at an instant is paid the value
+    `[T+1,…]` predicted for it there.
 
-    That stands for all that would have followed; nothing else does, whatever the returns sum up.
+    That stands for all it would have earned afterwards, so its discount is then 0.
     """
     return jnp.where(left[:-1], values[:-1], reward), jnp.where(left[:-1], 0.0, discount)
 
 
 def learning_weight(window: Window, how: str) -> Array:
-    """`[T,B,N]` 1 where a transition bears on what an agent earns: with a pooled reward also after
-    its own death."""
+    """`[T,B,N]` 1 where an agent learns from a transition: while it lives, with a pooled reward
+    also after its death."""
     if how == "own":
         return window.weight
     return jnp.broadcast_to(window.valid, window.view.alive[:-1].shape).astype(jnp.float32)

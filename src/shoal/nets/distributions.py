@@ -17,10 +17,8 @@ ILLEGAL = -1e9  # a finite logit, so that a row without any legal action stays f
 
 
 # Gauss–Hermite: the mean of f over a standard normal is Σ weight · f(node)
-NODES, WEIGHTS = hermegauss(16)
-
-
-WEIGHTS = WEIGHTS / WEIGHTS.sum()
+NODES, _weights = hermegauss(16)
+WEIGHTS = _weights / _weights.sum()
 
 
 class Categorical(NamedTuple):

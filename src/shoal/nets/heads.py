@@ -85,14 +85,16 @@ class SquashedHead(eqx.Module):
         return Gaussian(self.mean(features), log_std, free(legal, self.space), -one, one, True)
 
 
-def policy_head(rng: Rng, owner: tuple[int, ...], hidden: int, spec: Spec, squash: bool):
+def policy_head(
+    rng: Rng, owner: tuple[int, ...], hidden: int, spec: Spec, squash: bool
+) -> GaussianHead | CategoricalHead:
     """The head for a team's action space."""
     if isinstance(spec.action, Box):
         return GaussianHead(rng, owner, hidden, spec.action, squash)
     return CategoricalHead(rng, owner, hidden, spec.action)
 
 
-def best(values: Array, legal: Array) -> Array:
+def best_action(values: Array, legal: Array) -> Array:
     """The number of each agent's best legal action, `[…,N]`."""
     return jnp.argmax(jnp.where(legal, values, -jnp.inf), -1)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ..config.campaign import Plan
 from ..errors import ShoalError
 from ..store import folder as runs
 from ..store.metrics_file import tag
+from ..store.records import Failure, RunProtocol, Summary
 from .statistics import Strata
 
 DEEP = 3  # folders below the one given, in which run folders are looked for
@@ -36,7 +37,7 @@ class Run:
     seed: int
     config: dict[str, Any]  # as `plan.plain` has it
     failure: str = ""
-    protocol: dict[str, Any] | None = None
+    protocol: RunProtocol | None = None
     scores: dict[str, np.ndarray] | None = None  # team -> [grid], mean returns of one agent
     late: int = 0  # steps by which an evaluation came after its place on the grid, at most
     random: dict[str, float] | None = None  # what random play earns, by team
@@ -331,11 +332,13 @@ def read(run: Run) -> Run:
     try:
         if not (run.path / runs.SUMMARY).exists():
             return replace(run, failure=_last("it is not finished", run.path))
-        summary = files.read_json(run.path / runs.SUMMARY, "a finished run")
-        if summary["stopped"]:
+        ended: Summary | Failure = files.read_json(run.path / runs.SUMMARY, "a finished run")
+        if ended["stopped"]:
             return replace(run, failure="it was stopped early")
         if not runs.finished(run.path):
-            return replace(run, failure=f"{summary['reason']}: {summary['message']}")
+            failed = cast(Failure, ended)
+            return replace(run, failure=f"{failed['reason']}: {failed['message']}")
+        summary = cast(Summary, ended)
         saved = files.read_json(run.path / runs.CONFIG, "a run folder")
         steps, scores = _scores(run)
     except (ShoalError, OSError, ValueError, KeyError) as error:

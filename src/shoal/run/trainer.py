@@ -37,6 +37,7 @@ from ..store import checkpoint, folder, policy_store
 from ..store.best import BestPolicy
 from ..store.metrics_file import read
 from ..store.policy_store import Best
+from ..store.records import BestAbout, CheckpointAbout, RunProtocol
 from ..store.summary import Result, stopped_by, write_failure
 from ..types import TrainState
 from .signals import Stop
@@ -140,7 +141,7 @@ class Trainer:
                     self.best.restore(Best(**about["best"]), best)
                 return self._go(program)
 
-    def _refuse_another(self, path: Path, about: dict[str, Any]) -> None:
+    def _refuse_another(self, path: Path, about: CheckpointAbout) -> None:
         """What decides a run is what it was begun with."""
         other = folder.difference(about.get("config"), self.config.to_json())
         if other:
@@ -306,9 +307,11 @@ class Trainer:
         if self.saved == run.steps:
             return
         self._written(keeper)
-        about = {"steps": run.steps, "seconds": run.seconds, "logs": run.log.marks()}
-        about |= {
-            "best": best and best._asdict(),
+        about: CheckpointAbout = {
+            "steps": run.steps,
+            "seconds": run.seconds,
+            "logs": run.log.marks(),
+            "best": BestAbout(**best._asdict()) if best else None,
             "config": self.config.to_json(),
             "protocol": self.protocol,
         }
@@ -322,7 +325,7 @@ class Trainer:
             self.hooks.call("on_checkpoint", self.notes.run, path)
 
     @cached_property
-    def protocol(self) -> dict[str, Any]:
+    def protocol(self) -> RunProtocol:
         return folder.protocol(self.config)
 
     def _look(self) -> None:

@@ -12,10 +12,10 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -24,6 +24,7 @@ from .. import files
 from ..errors import ShoalError
 from ..types import TrainState
 from . import folder as runs
+from .records import CheckpointAbout
 
 FOLDER = runs.CHECKPOINTS
 STATE = "state.safetensors"
@@ -43,7 +44,7 @@ class CheckpointWriter:
         self.writing: Future | None = None
 
     def save(
-        self, state: TrainState, about: dict[str, Any], best: dict[str, Any] | None = None
+        self, state: TrainState, about: CheckpointAbout, best: dict[str, Any] | None = None
     ) -> None:
         """Training waits for the copy; the checkpoint before this must be settled.
 
@@ -76,7 +77,7 @@ class CheckpointWriter:
         self.pool.shutdown()
 
 
-def write(run: Path, arrays: dict[str, np.ndarray], about: dict[str, Any], keep: int) -> Path:
+def write(run: Path, arrays: dict[str, np.ndarray], about: CheckpointAbout, keep: int) -> Path:
     """One checkpoint; afterwards only the `keep` newest are left."""
     from safetensors.numpy import save
 
@@ -117,7 +118,7 @@ def places(run: Path) -> Iterator[Path]:
     yield from sorted(names, reverse=True)
 
 
-def newest(run: Path, like: TrainState) -> tuple[TrainState, dict[str, Any], list[str]]:
+def newest(run: Path, like: TrainState) -> tuple[TrainState, CheckpointAbout, list[str]]:
     """The newest that is whole, with arrays as in `like`; what was said beside it; what is wrong
     with newer ones."""
     wrong: list[str] = []
@@ -130,12 +131,12 @@ def newest(run: Path, like: TrainState) -> tuple[TrainState, dict[str, Any], lis
     raise ShoalError(f"{run} has no checkpoint to resume from{why}")
 
 
-def read(place: Path, like: TrainState) -> tuple[TrainState, dict[str, Any]]:
+def read(place: Path, like: TrainState) -> tuple[TrainState, CheckpointAbout]:
     """One checkpoint, if every byte of it is as it was written and it fits."""
     about, leaves = opened(place)
     return _fitted(
         place, like, {name: leaf for name, leaf in leaves.items() if not name.startswith(BEST)}
-    ), about
+    ), cast(CheckpointAbout, about)
 
 
 def best(place: Path, like: dict[str, Any]) -> dict[str, Any]:
@@ -177,7 +178,7 @@ def _fitted(place: Path, like: Any, leaves: dict[str, np.ndarray]) -> Any:
     return jax.tree.unflatten(jax.tree.structure(like), [leaves[name] for name in wanted])
 
 
-def _checksum(blob: bytes, facts: dict[str, Any]) -> str:
+def _checksum(blob: bytes, facts: Mapping[str, Any]) -> str:
     """Of the arrays and of what is said beside them."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode() + blob).hexdigest()
 

@@ -24,6 +24,7 @@ from ..config.trust import NOTHING, Trust, needed, parts
 from ..devices import setup
 from ..errors import ShoalError
 from ..files import errors_name, read_json, write_json
+from .records import RunProtocol
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
@@ -156,7 +157,7 @@ def create(path: Path, config: Config) -> None:
     write_json(path / CONFIG, config.to_json() | {"protocol": protocol(config)})
 
 
-def protocol(config: Config) -> dict[str, Any]:
+def protocol(config: Config) -> RunProtocol:
     """What a reader of the scores must know beside the config."""
     s = config.settings
     return {

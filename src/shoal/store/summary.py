@@ -7,12 +7,12 @@ import contextlib
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..errors import FULL, ShoalError
 from ..files import write_json
 from .folder import FINISHED, SUMMARY
 from .policy_store import Best
+from .records import Failure
 
 FORMAT = 1  # of the file
 
@@ -49,12 +49,18 @@ def stopped_by(number: int, hasty: bool) -> str:
 def write_failure(path: Path, error: BaseException, steps: int, seconds: float) -> None:
     """Why a run ended that did not end as it should; nothing if that cannot be written either."""
     reason, message = why(error)
-    facts: dict[str, Any] = {"format": FORMAT, "reason": reason, "message": message, "stopped": 0}
+    facts: Failure = {
+        "format": FORMAT,
+        "reason": reason,
+        "message": message,
+        "stopped": 0,
+        "path": str(path),
+        "steps": steps,
+        "seconds": seconds,
+    }
     with contextlib.suppress(OSError):
         if not (path / SUMMARY).exists():
-            write_json(
-                path / SUMMARY, facts | {"path": str(path), "steps": steps, "seconds": seconds}
-            )
+            write_json(path / SUMMARY, facts)
 
 
 def why(error: BaseException) -> tuple[str, str]:

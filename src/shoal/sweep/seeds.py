@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -24,6 +24,7 @@ from ..report import figures
 from ..report.results import of_folders
 from ..report.statistics import iqm
 from ..store import folder
+from ..store.records import Summary
 from ..store.summary import Result
 from . import processes, progress, vectorised
 
@@ -151,16 +152,18 @@ def _flag(content: dict[str, Any]) -> str:
     return needed(content["config"])
 
 
-def _summary(run: Path) -> dict[str, Any]:
+def _summary(run: Path) -> Summary:
     return files.read_json(run / folder.SUMMARY, "a finished run")
 
 
-def _means(summaries: dict[str, dict], kind: str) -> dict[str, float]:
+def _means(
+    summaries: dict[str, Summary], kind: Literal["scores", "before", "random"]
+) -> dict[str, float]:
     teams = next(iter(summaries.values()))[kind] if summaries else {}
     return {team: float(np.mean([one[kind][team] for one in summaries.values()])) for team in teams}
 
 
-def _statistics(summaries: dict[str, dict]) -> dict[str, Any]:
+def _statistics(summaries: dict[str, Summary]) -> dict[str, Any]:
     """The final scores of the runs that are finished: each, and what they come to, by team."""
 
     teams = next(iter(summaries.values()))["scores"] if summaries else {}

@@ -12,7 +12,7 @@ from ...errors import ShoalError, nearest
 from ...nets.layers import Blank, Rng, outline
 from ...types import Clock, Decision, Share, Spec, View
 from ..base import Algorithm
-from .random import Fixed
+from .random import Fixed, Nothing
 
 
 class Finished(NamedTuple):
@@ -38,7 +38,7 @@ class FrozenConfig:
     """Always play the most likely actions; without it always sampled ones, in evaluations too."""
 
 
-class Frozen(Fixed):
+class Frozen(Fixed[FrozenConfig, Any, Any]):
     """Plays one team's policy of a finished run, as it was when that run ended.
 
     Its weights are saved with every run it plays in, and what they belong to in that run's config
@@ -99,7 +99,7 @@ class Frozen(Fixed):
     def acting(self, learner: Any) -> Any:
         return self.player.acting(learner)
 
-    def memory(self, learner: Any, share: Share) -> tuple:
+    def memory(self, learner: Any, share: Share) -> Nothing:
         if self.weights is None:
             raise ShoalError(
                 f"{self.config.run} has gone or changed since it was frozen: put it back, or"

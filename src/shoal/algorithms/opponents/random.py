@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,23 +11,25 @@ from jax import Array
 from ...nets.distributions import uniform
 from ...nets.layers import Rng
 from ...types import Clock, Decision, Discrete, Share, View, Window
-from ..base import Algorithm, Metrics
+from ..base import Algorithm, CarryT, ConfigT, LearnerT, Metrics
+
+Nothing = tuple[()]
 
 
-class Fixed(Algorithm):
-    """Remembers nothing and never learns."""
+class Fixed(Algorithm[ConfigT, LearnerT, Nothing, CarryT]):
+    """Keeps no memory and never learns."""
 
     needs_training = False
 
-    def memory(self, learner: Any, share: Share) -> tuple:
+    def memory(self, learner: LearnerT, share: Share) -> Nothing:
         return ()
 
-    def remember(self, memory: Any, window: Window) -> tuple:
+    def remember(self, memory: Nothing, window: Window) -> Nothing:
         return ()
 
     def learn(
-        self, learner: Any, memory: Any, key: Array, clock: Clock
-    ) -> tuple[Any, Any, Metrics]:
+        self, learner: LearnerT, memory: Nothing, key: Array, clock: Clock
+    ) -> tuple[LearnerT, Nothing, Metrics]:
         return learner, memory, {}
 
 
@@ -37,20 +38,20 @@ class RandomConfig:
     """Nothing to set."""
 
 
-class Random(Fixed):
+class Random(Fixed[RandomConfig, Nothing, Nothing]):
     """Plays every legal action with equal probability, or anywhere within the bounds."""
 
     name = "random"
     Config = RandomConfig
 
-    def init(self, rng: Rng) -> tuple:
+    def init(self, rng: Rng) -> Nothing:
         return ()
 
-    def carry(self, learner: Any, games: int) -> tuple:
+    def carry(self, learner: Nothing, games: int) -> Nothing:
         return ()
 
     def act(
-        self, learner: Any, key: Array, view: View, carry: Any, clock: Clock, greedy: bool
+        self, learner: Nothing, key: Array, view: View, carry: Nothing, clock: Clock, greedy: bool
     ) -> Decision:
         space = self.spec.action
         if isinstance(space, Discrete):

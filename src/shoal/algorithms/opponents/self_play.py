@@ -62,7 +62,7 @@ class Pool(NamedTuple):
 
     selves: Any  # [K,…] what acting needs of the followed learner, as it was
     taken: Array  # [] int32 snapshots so far, the untrained self with which it begins included
-    # [K,3] wins, draws and losses of the current self against each, about the last RECENT
+    # [K,3] wins, ties and losses of the current self against each, in about the last RECENT
     record: Array
     rating: Array  # [K] Elo of each
     current: Array  # [] Elo of the current self
@@ -74,7 +74,7 @@ class Pool(NamedTuple):
     iterations: Array  # [] int32
 
 
-class SelfPlay(Fixed):
+class SelfPlay(Fixed[SelfPlayConfig, Pool, Any]):
     """Plays past selves of another team, and rates both. It learns nothing itself."""
 
     name = "past"
@@ -84,13 +84,13 @@ class SelfPlay(Fixed):
         others = [other for other in everybody if other != team]
         of = self.config.of or (others[0] if len(others) == 1 else "")
         if of not in others:
-            told = (
+            problem = (
                 f"there is no other team {of!r}{nearest(of, others)}"
                 if of
                 else f"{len(others)} other teams play"
             )
             raise ShoalError(
-                f"past cannot tell whose past selves to play for {team!r}, as {told}: set of"
+                f"past cannot tell whose past selves to play for {team!r}, as {problem}: set of"
             )
         self.team = team
         self.of = of
@@ -153,21 +153,21 @@ class SelfPlay(Fixed):
     def act(
         self, learner: Pool, key: Array, view: View, carry: Any, clock: Clock, greedy: bool
     ) -> Decision:
-        """Each group of games with its own snapshot; where games do not split evenly, the last one
-        fills up."""
+        """Each group of games with its own snapshot; where games do not split evenly, copies of the
+        last game fill its group up, and are dropped again."""
         games = len(view.first)
         groups = self.config.groups
         views, carries = jax.tree.map(partial(_split, groups), (view, carry))
         decide = jax.vmap(partial(self._decide, clock, greedy))
-        together = decide(learner.playing, jax.random.split(key, groups), views, carries)
+        decided = decide(learner.playing, jax.random.split(key, groups), views, carries)
         action, carry = jax.tree.map(
-            lambda x: x.reshape(-1 if x.size else games, *x.shape[2:])[:games], together
+            lambda x: x.reshape(-1 if x.size else games, *x.shape[2:])[:games], decided
         )
         return Decision(action, carry, ())
 
     def _decide(
         self, clock: Clock, greedy: bool, learner: Any, key: Array, view: View, carry: Any
-    ) -> tuple:
+    ) -> tuple[Array, Any]:
         decision = self.player.act(learner, key, view, carry, clock, greedy)
         return decision.action, decision.carry
 
@@ -176,7 +176,7 @@ class SelfPlay(Fixed):
     def meet(
         self, learner: Pool, learners: dict[str, Any], results: Results
     ) -> tuple[Pool, Metrics]:
-        """Rate who played, keep a snapshot and draw opponents where it is time to."""
+        """Rate the snapshots that played; keep a new one and draw opponents where they are due."""
         c = self.config
         now = learner.iterations + 1
         learner, rated = self._rated(learner, results)
@@ -194,8 +194,7 @@ class SelfPlay(Fixed):
         return learner._replace(iterations=now), metrics
 
     def keep(self, learner: Pool, carry: Any) -> Any:
-        """Opponents just drawn know nothing of the episodes they come into: what was kept is
-        another net's."""
+        """Opponents just drawn begin with an empty carry: the one kept is another net's."""
         due = learner.iterations % self.config.period == 0
         fresh = (
             self.carry(learner, len(jax.tree.leaves(carry)[0])) if jax.tree.leaves(carry) else carry
@@ -203,8 +202,8 @@ class SelfPlay(Fixed):
         return jax.tree.map(lambda new, old: jnp.where(due, new, old), fresh, carry)
 
     def _rated(self, learner: Pool, results: Results) -> tuple[Pool, Array]:
-        """With the results of all episodes that were played against one opponent from their
-        beginning."""
+        """The pool with new ratings, and how many games were rated: episodes with one opponent from
+        their beginning to their end."""
         ended = results.ended
         games = ended.shape[1]
         whole = jax.lax.dynamic_slice(learner.whole, [jax.lax.axis_index(AXIS) * games], [games])
@@ -233,8 +232,8 @@ class SelfPlay(Fixed):
         ), rated
 
     def _kept(self, learner: Pool, now: Any, due: Array) -> Pool:
-        """With a snapshot, if it is due, in the oldest one's place; who still plays that one is
-        rated no more."""
+        """The pool with `now` in place of the oldest snapshot, if it is due; groups that still play
+        that one are rated no more."""
         place = learner.taken % self.config.pool
         put = partial(_put, place, due)
         return learner._replace(
@@ -246,8 +245,8 @@ class SelfPlay(Fixed):
         )
 
     def _drawn(self, learner: Pool, opening: Array, due: Array) -> Pool:
-        """With other opponents, if it is time; `opening [B]` where a game's next episode begins
-        with them."""
+        """The pool with other opponents playing, if they are due; `opening [B]` where a game's next
+        episode begins with them."""
         key, key_draw = jax.random.split(jax.random.wrap_key_data(learner.key))
         odds = jnp.log(RULES[self.config.rule](learner))
         slot = jnp.where(
@@ -265,7 +264,7 @@ class SelfPlay(Fixed):
 
 def elo(current: Array, rating: Array, games: Array, score: Array) -> tuple[Array, Array]:
     """Ratings after `games [K]` against each snapshot, in which the current self won `score [K]` (a
-    draw is a half).
+    tie is a half).
 
     With e = 1 / (1 + 10^((rating − current) / 400)) the expected share, every snapshot gives Δ = g
     (score − e · games) to the current self. g is PER_GAME, as for single games, but no more than
@@ -293,8 +292,8 @@ def _uniform(pool: Pool) -> Array:
 
 
 def _prioritised(pool: Pool) -> Array:
-    """The share of games each wins from the current self, as if one of two more games had been
-    won."""
+    """The share of games each wins from the current self, counting two games more of which it won
+    one."""
     won = pool.record @ jnp.array([0.0, 0.5, 1.0])
     return _filled(pool) * (won + 1) / (pool.record.sum(1) + 2)
 
@@ -307,7 +306,7 @@ RULES: dict[str, Callable[[Pool], Array]] = {  # a weight for each place
 
 
 def _put(place: Array, due: Array, places: Array, now: Array) -> Array:
-    """`places [K,…]` with `now` in its place, if it is due."""
+    """`places [K,…]` with `now` at `place`, if it is due."""
     return places.at[place].set(jnp.where(due, now, places[place]))
 
 
