@@ -101,7 +101,7 @@ def _environment(given: Any, options: dict[str, Any]) -> tuple[str, dict[str, An
         return given, options
     if callable(given) and hasattr(given, "__qualname__"):
         return plugins.hold(given), options
-    if not dataclasses.is_dataclass(given):
+    if not dataclasses.is_dataclass(given) or isinstance(given, type):
         raise ShoalError(
             f"a {type(given).__name__} cannot be made again for several games: give the class or"
             " the function that makes it"

@@ -106,7 +106,7 @@ def it_shares_and_remembers_as_it_declares(kind: type[Algorithm] | str, **option
     known = {field.name for field in dataclasses.fields(algorithm.Config)}
     assert set(more) <= known, f"it declares what its Config has no option for: {set(more) - known}"
     if more:
-        small = _small(kind, **options | more)
+        small = _small(kind, None, **options | more)
         _finite(small.after(small.loop.init(0), 1).learners)
 
 

@@ -62,12 +62,12 @@ def find(env_id: str) -> tuple[type[Game], dict[str, Any]] | None:
     path = "" if found else plugins.path_of("game", env_id)
     if not path or (path == env_id and not _names_a_game(path)):
         return found
-    game = plugins.load(path)
+    game: Any = plugins.load(path)
     if not _compiled(game):
         raise ShoalError(f"{path} is not a compiled game: derive it from shoal.envs.Game")
     if not dataclasses.is_dataclass(game):
         raise ShoalError(f"{path} is not a dataclass: make it one, its fields are its options")
-    return game, {}
+    return plugins.load(path), {}
 
 
 def _names_a_game(path: str) -> bool:
