@@ -92,6 +92,7 @@ class Networked(Algorithm):
     to step."""
 
     acts: ClassVar[str] = "actor"  # the part of the learner that decides
+    inherits = ("params", "target", "scale")
 
     def __init__(self, config: NetConfig, spec: Spec):
         super().__init__(config, spec)

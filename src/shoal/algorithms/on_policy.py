@@ -126,6 +126,7 @@ class Batch(NamedTuple):
 class OnPolicy(Networked):
     """The family. Members override `critic_sees`, `regress` and `losses`."""
 
+    family = "policy"
     critic_sees: ClassVar[tuple[InputPart, ...]] = (OBS, ID)
     epochs: ClassVar[tuple[str, ...]] = ("epochs",)  # settings that count passes over a window
     minibatches: ClassVar[tuple[str, ...]] = ("minibatches",)  # and those that split a pass

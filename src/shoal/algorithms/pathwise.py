@@ -82,6 +82,7 @@ class Pathwise(OffPolicy):
     """The family. Members give `head`, `next_values`, `actor_loss`, and `bonus` where acting itself
     earns."""
 
+    family = "pathwise"
     central: ClassVar[bool] = False  # critics see the state and every agent's action
 
     def __init__(self, config: Any, spec: Spec):

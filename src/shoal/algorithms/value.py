@@ -76,6 +76,7 @@ class Value(OffPolicy):
     """The family. Members override `mixer` and `joint`, or `losses`."""
 
     acts = "agents"
+    family = "value"
 
     spaces = (Discrete,)
     mixes: ClassVar[bool] = False  # utilities into one value of the team

@@ -34,7 +34,7 @@ def script(shell: str) -> str:
             f" {shell!r}{nearest(shell, shells)}"
         )
     from ..algorithms import ALGORITHMS, ALIASES
-    from ..config.flags import flags
+    from ..config.flags import SHORT, flags
     from ..config.settings import Settings
     from ..config.trust import FLAG
     from ..envs import GAMES
@@ -43,7 +43,7 @@ def script(shell: str) -> str:
     everything = [Settings, *(kind.Config for kind in ALGORITHMS.values())]
     options = sorted(
         {flag for kind in everything for flag, _ in flags(kind, kind())}
-        | {FLAG, "--team", "--help"}
+        | {FLAG, *SHORT, "--team", "--help"}
     )
     names = [*ALGORITHMS, *ALIASES, *GAMES]
     words = {"verbs": " ".join(COMMANDS), "names": " ".join(names), "options": " ".join(options)}
