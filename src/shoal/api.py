@@ -10,7 +10,7 @@ from typing import Any
 from . import algorithms, envs, plugins
 from .config import presets
 from .config.config import Config, opened, parts
-from .config.fields import fill
+from .config.fields import fill, fit
 from .config.fitting import Asked, fitted
 from .config.settings import Settings
 from .config.trust import of_files, trusted
@@ -22,7 +22,9 @@ from .run.trainer import resume as go_on
 from .run.trainer import train as run
 from .store.player import load
 from .store.summary import Result
-from .sweep import seeds
+from .sweep.seeds import is_group
+from .sweep.seeds import resume as go_on_with_group
+from .sweep.seeds import train as run_group
 from .types import Spec
 
 __all__ = ["load", "resume", "train"]
@@ -41,7 +43,8 @@ def train(
 ) -> Result:
     """`train("mappo", "mpe/simple_spread", steps=2e6, env={"N": 5}, lr=1e-3)`, or
     `train("mpe/simple_tag", teams={"adversary": "coma", "agent": ("ppo", {"lr": 1e-3})})`; options
-    are the run's and the algorithm's.
+    are the run's and the algorithm's. `seeds=5` or `seeds=[3, 7]` train several runs, and
+    `from_run="runs/x"` starts from the weights of another.
 
     An algorithm or torso of one's own may be given as its class, a game as an object of it or as
     its class: `train(Mine, Chase(size=8), torso=Attention)`. `trust` lets folders that options
@@ -62,26 +65,41 @@ def train(
             config, told = _one(_algorithm(ids[0]), env_id, env, preset, options)
     for sentence in () if quiet else told:
         tell(sentence)
-    if config.settings.seeds > 1:
+    if config.settings.grouped:
         if objects:
             raise ShoalError(
                 "objects cannot follow several seeds, which have processes of their own: give the"
                 " classes of callbacks, or train one by one"
             )
-        return seeds.train(config, quiet)
+        return run_group(config, quiet)
     return run(config, quiet, objects)
 
 
 def resume(
-    run: str | Path, quiet: bool = False, callbacks: Sequence[Callback] = (), trust: bool = False
+    run: str | Path,
+    quiet: bool = False,
+    callbacks: Sequence[Callback] = (),
+    trust: bool = False,
+    steps: float = 0,
+    seeds: int | str | Sequence[int] = "",
 ) -> Result:
     """Go on with a run that was interrupted, from its newest checkpoint; one of an own environment
-    needs `trust`."""
+    needs `trust`. With `steps`, train any run for so many in all; with `seeds`, let a group have so
+    many, or also those listed."""
     setup()
+    path = Path(run)
+    total = fit(int, steps, "steps")
     with of_files(trusted(trust)):
-        if seeds.is_group(Path(run)):
-            return seeds.resume(Path(run), quiet, trusted(trust))
-        return go_on(Path(run), quiet, callbacks, trusted(trust))
+        if is_group(path):
+            return go_on_with_group(path, quiet, trusted(trust), total, _seeds(seeds))
+        if seeds:
+            raise ShoalError(f"{run} is one run, and only a group has seeds: leave out seeds")
+        return go_on(path, quiet, callbacks, trusted(trust), total)
+
+
+def _seeds(seeds: int | str | Sequence[int]) -> str:
+    """Seeds as the command line has them: how many, or which."""
+    return str(seeds) if isinstance(seeds, int | str) else ",".join(map(str, [*seeds, ""]))
 
 
 def _listed(callbacks: Any) -> Sequence[Any]:
@@ -174,6 +192,8 @@ def _made(
 
 def _sort(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The run's options and the others."""
+    if isinstance(options.get("seeds"), list | tuple):
+        options = options | {"seeds": _seeds(options["seeds"])}
     run_options = {name: value for name, value in options.items() if name in SETTINGS}
     others = {name: value for name, value in options.items() if name not in SETTINGS}
     return run_options, _paths(others)

@@ -1,4 +1,8 @@
-"""Files that are written whole or not at all, and JSON that is read with care."""
+"""Files that are written whole or not at all, and JSON that is read with care.
+
+Every kind of file has a version, which it says as `format`. What a newer Shoal wrote is refused in
+a sentence; what says none was written by 0.1.0, and is read.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,25 @@ from typing import Any
 from .errors import ShoalError
 
 DEEPEST = 100  # tables inside each other in a file
+FORMAT = "format"
+# by name of the file; the version of a run's logs and tables is that of its config.json
+VERSIONS = {
+    "config.json": 1,
+    "summary.json": 1,
+    "checkpoint.json": 2,
+    "policy.json": 1,
+    "group.json": 1,
+    "campaign.json": 1,
+}
+PLAIN = 1  # a config that the user gave another name
 
 
 class Unusable(ShoalError):
     """A file that says something wrong."""
+
+
+class Newer(Unusable):
+    """A file that a newer Shoal wrote."""
 
 
 @contextlib.contextmanager
@@ -49,19 +68,33 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """All of it or nothing."""
+    """All of it or nothing, with its version in front if it is a file that has one."""
+    if path.name in VERSIONS:
+        version = {FORMAT: VERSIONS[path.name]}
+        content = version | content | version
     write_text(path, json.dumps(content, indent=2) + "\n")
 
 
 def read_json(path: Path, what: str) -> Any:
-    """Content of a file that a run folder must have."""
+    """Content of a file that a run folder must have; refused if a newer Shoal wrote it."""
     try:
         content = json.loads(read_bytes(path).decode())
-        if _depth(content) <= DEEPEST:
-            return content
+        if _depth(content) > DEEPEST:
+            raise ValueError
     except (OSError, ValueError, RecursionError):
-        pass
-    raise ShoalError(f"{path.parent} is not {what}: it has no readable {path.name}") from None
+        raise ShoalError(f"{path.parent} is not {what}: it has no readable {path.name}") from None
+    _refuse_newer(path, content)
+    return content
+
+
+def _refuse_newer(path: Path, content: Any) -> None:
+    known = VERSIONS.get(path.name, PLAIN)
+    version = content.get(FORMAT, 0) if isinstance(content, dict) else 0
+    if type(version) is not int or version > known:
+        raise Newer(
+            f"{path} has format {version!r}, and this shoal reads formats up to {known}:"
+            f" install a newer shoal"
+        )
 
 
 def read_bytes(path: Path) -> bytes:

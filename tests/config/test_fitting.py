@@ -3,6 +3,7 @@ or refused."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,20 @@ def test_the_same_from_python(tmp_path: Path, capsys: pytest.CaptureFixture) -> 
 def test_fewer_games_than_devices_are_refused_in_a_sentence(name: str) -> None:
     with pytest.raises(ShoalError, match="games cannot be shared evenly by 2 devices"):
         shoal.train(name, "test/identity", steps=400, games=1, devices=2, quiet=True)
+
+
+def test_a_saved_config_is_fitted_to_other_settings_of_the_run(tmp_path: Path) -> None:
+    """As the words it was made of would be; what is asked for beside it stays."""
+    file = tmp_path / "config.json"
+    saved, _ = assemble(["dqn", "test/identity", "--hidden", "4", "--steps", "1e6"])
+    file.write_text(json.dumps(saved.to_json()))
+    config, note = assemble([str(file), "--steps", "1000"])
+    assert note.splitlines() == [
+        "games 128 does not fit 1,000 steps: using 4",
+        "warmup 10,000 does not fit 1,000 steps: using 100",
+    ]
+    found = settings_of(config)
+    assert (found["games"], found["warmup"], found["hidden"]) == (4, 100, 4)
+    with pytest.raises(ShoalError, match="1000 steps are too few for one update of 128 games"):
+        assemble([str(file), "--steps", "1000", "--games", "128", "--window", "25"])
+    assert assemble([str(file), "--seed", "3"])[1] == ""

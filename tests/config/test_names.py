@@ -17,7 +17,7 @@ from pettingzoo import ParallelEnv
 import shoal
 from shoal import envs
 from shoal.cli import main
-from shoal.config.compose import assemble
+from shoal.config.compose import _pair, assemble
 from shoal.envs.native.matrix import MatrixGame
 from shoal.report.results import of_folders
 from shoal.store import checkpoint, folder
@@ -274,3 +274,17 @@ def test_trap_40_the_same_on_the_host(one: str, other: str, elsewhere: Path) -> 
     how: dict[str, Any] = SIZES | {"workers": 0, "quiet": True, "out": "all", "name": "run"}
     run = shoal.train(f"{__name__}:Hosted", teams=sides, env=named, **how).path
     assert_told(elsewhere / run, one, other)
+
+
+def test_teams_may_have_an_equals_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In flags, where a value would follow it, a dash stands in its place."""
+    monkeypatch.setitem(envs.GAMES, Duel.name, duel("a=b", "c=d=e"))
+    words = f"--team a=b=ppo --team c=d=e=dqn {Duel.name} --a-b.lr 0.01 --c-d-e.hidden 3"
+    config, _ = assemble(words.split())
+    assert [(team, name) for team, (name, _) in config.teams.items()] == [
+        ("a=b", "ppo"),
+        ("c=d=e", "dqn"),
+    ]
+    assert config.teams["a=b"][1].lr == 0.01 and config.teams["c=d=e"][1].hidden == 3
+    assert _pair("agent=frozen:runs/lr=1") == ("agent", "frozen:runs/lr=1")
+    assert _pair("a:b=ppo") == ("a:b", "ppo")

@@ -47,6 +47,8 @@ class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
     needs_training: ClassVar[bool] = True  # before it can play
     sees_state: bool = False
     sees_mates: bool = False  # when acting: what other members of its team did
+    family: ClassVar[str] = ""  # of algorithms whose nets mean the same
+    inherits: ClassVar[tuple[str, ...]] = ()  # fields of its learner that a run may start from
 
     def __init__(self, config: ConfigT, spec: Spec):
         if not isinstance(spec.action, self.spaces):

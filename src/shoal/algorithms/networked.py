@@ -103,6 +103,7 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
     acts: ClassVar[str] = "actor"  # the part of the learner that decides
     sharing = ("shared", "own", "partition")
     recurrence = True
+    inherits = ("params", "target", "scale")
 
     def __init__(self, config: NetConfigT, spec: Spec):
         super().__init__(config, spec)

@@ -133,6 +133,7 @@ OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig, default=OnPol
 class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
     """The family. Members override `critic_sees`, `regress` and `losses`."""
 
+    family = "policy"
     critic_sees: ClassVar[tuple[InputPart, ...]] = (OBS, ID)
     epochs: ClassVar[tuple[str, ...]] = ("epochs",)  # settings that count passes over a window
     minibatches: ClassVar[tuple[str, ...]] = ("minibatches",)  # and those that split a pass

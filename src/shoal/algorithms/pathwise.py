@@ -92,6 +92,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
     """The family. Members give `head`, `greedy`, `explore`, `next_values`, `actor_loss`, and
     `bonus` where acting itself earns."""
 
+    family = "pathwise"
     central: ClassVar[bool] = False  # critics see the state and every agent's action
 
     def __init__(self, config: PathwiseConfigT, spec: Spec):

@@ -82,6 +82,7 @@ class Value(OffPolicy[ValueConfigT]):
     """The family. Members override `mixer` and `joint`, or `losses`."""
 
     acts = "agents"
+    family = "value"
 
     spaces = (Discrete,)
     mixes: ClassVar[bool] = False  # utilities into one value of the team

@@ -35,7 +35,7 @@ def script(shell: str) -> str:
         )
     from .. import plugins
     from ..algorithms import ALGORITHMS, ALIASES
-    from ..config.flags import flags
+    from ..config.flags import SHORT, flags
     from ..config.settings import Settings
     from ..config.trust import FLAG
     from ..envs import GAMES
@@ -44,7 +44,7 @@ def script(shell: str) -> str:
     everything = [Settings, *(kind.Config for kind in ALGORITHMS.values())]
     options = sorted(
         {flag for kind in everything for flag, _ in flags(kind, kind())}
-        | {FLAG, "--team", "--help"}
+        | {FLAG, *SHORT, "--team", "--help"}
     )
     plugged = [name for kind in ("algorithm", "game") for name in plugins.entries(kind)]
     names = [*ALGORITHMS, *ALIASES, *GAMES, *plugged]

@@ -1,15 +1,21 @@
-"""`shoal evaluate`: a finished run's policy, played again."""
+"""`shoal evaluate`: a finished run's policy, played again, or those of a group or a campaign."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from ..config import campaign
 from ..config.compose import evaluation
-from ..config.trust import FLAG
+from ..config.trust import FLAG, Trust
 from ..errors import ShoalError
-from ..store.player import load, outcomes
+from ..store.player import Player, load, outcomes
+from ..sweep import seeds
 from .words import Trusting, first
 
 
@@ -32,19 +38,71 @@ class Evaluation:
         if self.episodes < 1 or not 0 <= self.seed < 2**32:
             raise ShoalError("episodes must be at least 1 and seed between 0 and 2**32")
 
+    @property
+    def actions(self) -> str:
+        return "sampled" if self.sampled else "greedy"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"episodes": self.episodes, "actions": self.actions, "seed": self.seed}
+
+
+Others = dict[str, tuple[str, dict]]  # team -> who takes its place
+
+
+class Member(NamedTuple):
+    """A run of a group or of a campaign."""
+
+    path: Path
+    algorithm: str
+    env: str
+
+
+class Played(NamedTuple):
+    """How a run's policy did."""
+
+    player: Player
+    teams: dict[str, dict[str, float]]
+    length: float  # of an episode, in the mean
+
 
 def evaluate(args: list[str], trust: Trusting) -> int:
     """Play a run's policy again and print how it did."""
     title = (
         "Play a finished run's policy again: shoal evaluate runs/my-run --episodes 1000"
-        " --sampled. Another may take a"
+        " --sampled. Of a folder of several seeds, or of a campaign, every run's is played, and a"
+        " table printed. Another may take a"
         " team's place: --team <team>=random, --team <team>=frozen:runs/other; then"
         " --<team>.<option> sets it."
         f" An environment of somebody's own, which the run names, is only played with {FLAG}"
     )
     run, args = first(args, "say which run to evaluate: shoal evaluate <run>")
     how, others = evaluation(Evaluation(), args, "shoal evaluate <run>", title)
-    player = load(Path(run), best=how.best, trust=trust.files.everything).against(others)
+    members = _members(Path(run))
+    if members is not None:
+        return _all(run, members, how, others, trust.files)
+    played = _played(_loaded(Path(run), how, others, trust.files), how)
+    instead = {team: name for team, (name, _) in others.items()}
+    if how.json:
+        facts = {"run": run} | how.facts | {"teams": played.teams}
+        facts |= {"instead": instead} if instead else {}
+        print(json.dumps(facts | {"length": played.length}))
+        return 0
+    config = played.player.config
+    print(
+        f"{config.label} on {config.env} after {played.player.steps:,} steps,"
+        f" {how.episodes} {how.actions} episodes"
+    )
+    for team, score in played.teams.items():
+        print(_sentence(team, score, instead.get(team, "")))
+    return 0
+
+
+def _loaded(run: Path, how: Evaluation, others: Others, trust: Trust) -> Player:
+    return load(run, best=how.best, trust=trust.everything).against(others)
+
+
+def _played(player: Player, how: Evaluation) -> Played:
     played = player.evaluate(how.episodes, not how.sampled, how.seed)
     teams = {
         team: {"return": float(rows.mean()), "deviation": float(rows.mean(1).std())}
@@ -52,32 +110,142 @@ def evaluate(args: list[str], trust: Trusting) -> int:
     }
     for team, shares in outcomes(played).items():
         teams[team] |= shares
-    actions = "sampled" if how.sampled else "greedy"
-    instead = {team: name for team, (name, _) in others.items()}
-    if how.json:
-        facts = {
-            "run": run,
-            "episodes": how.episodes,
-            "actions": actions,
-            "seed": how.seed,
-            "teams": teams,
-        }
-        facts |= {"instead": instead} if instead else {}
-        print(json.dumps(facts | {"length": float(played.length.mean())}))
-        return 0
-    print(
-        f"{player.config.label} on {player.config.env} after {player.steps:,} steps,"
-        f" {how.episodes} {actions} episodes"
+    return Played(player, teams, float(played.length.mean()))
+
+
+def _sentence(team: str, score: dict[str, float], instead: str) -> str:
+    who = f" ({instead})" if instead else ""
+    won = (
+        f", won {score['win']:.1%}, drew {score['draw']:.1%}, lost {score['loss']:.1%}"
+        if "win" in score
+        else ""
     )
-    for team, score in teams.items():
-        who = f" ({instead[team]})" if team in instead else ""
-        won = (
-            f", won {score['win']:.1%}, drew {score['draw']:.1%}, lost {score['loss']:.1%}"
-            if "win" in score
-            else ""
-        )
-        told = (
-            f"return of one agent {score['return']:.2f} ± {score['deviation']:.2f} between episodes"
-        )
-        print(f"team {team}{who}: {told}{won}")
-    return 0
+    told = f"return of one agent {score['return']:.2f} ± {score['deviation']:.2f} between episodes"
+    return f"team {team}{who}: {told}{won}"
+
+
+# -- several runs ----------------------------------------------------------------------------------
+
+
+def _members(folder: Path) -> list[Member] | None:
+    """The runs of a group or of a campaign; nothing of any other folder."""
+    if (folder / campaign.FILE).exists():
+        pairs = campaign.read(folder).pairs
+        return [
+            Member(pair.path(folder, seed), pair.algorithm, pair.env)
+            for pair in pairs
+            for seed in pair.seeds
+        ]
+    if seeds.is_group(folder):
+        content = seeds.read(folder)
+        return [Member(path, "", "") for path in seeds.members(folder, content)]
+    return None
+
+
+def _all(
+    folder: str, members: Sequence[Member], how: Evaluation, others: Others, trust: Trust
+) -> int:
+    """Every run's policy, each on the same games; 1 if some have none."""
+    done: list[tuple[Member, Played]] = []
+    left: list[tuple[Path, str]] = []
+    for member in members:
+        try:
+            player = _loaded(member.path, how, others, trust)
+        except ShoalError as error:
+            left.append((member.path, str(error)))
+            continue
+        done.append((_named(member, player), _played(player, how)))
+    if not done:
+        raise ShoalError(f"no run of {folder} can be evaluated: {left[0][1] if left else 'none'}")
+    over = _over_runs(done)
+    if how.json:
+        print(json.dumps(_as_json(folder, done, over, left, others) | how.facts))
+    else:
+        print(f"{len(done)} runs of {folder}, {how.episodes} {how.actions} episodes of each")
+        _print_table(done, over)
+        for path, why in left:
+            print(f"{path} is left out: {why}")
+    return 1 if left else 0
+
+
+def _named(member: Member, player: Player) -> Member:
+    """A run of a group is called by what it trained."""
+    if member.algorithm:
+        return member
+    return member._replace(algorithm=player.config.label, env=player.config.env)
+
+
+class Over(NamedTuple):
+    """Scores of the runs of one algorithm on one environment."""
+
+    algorithm: str
+    env: str
+    returns: dict[str, list[float]]  # by team, one for each run
+
+    def statistics(self, team: str) -> dict[str, float | None]:
+        scores = np.array(self.returns[team])
+        spread = float(scores.std(ddof=1)) if len(scores) > 1 else None
+        return {"mean": float(scores.mean()), "deviation": spread}
+
+
+def _over_runs(done: list[tuple[Member, Played]]) -> list[Over]:
+    over: dict[tuple[str, str], Over] = {}
+    for member, played in done:
+        key = (member.algorithm, member.env)
+        mine = over.setdefault(key, Over(*key, {team: [] for team in played.teams}))
+        for team, score in played.teams.items():
+            mine.returns[team].append(score["return"])
+    return list(over.values())
+
+
+def _as_json(
+    folder: str,
+    done: list[tuple[Member, Played]],
+    over: list[Over],
+    left: list[tuple[Path, str]],
+    others: Others,
+) -> dict[str, Any]:
+    runs = [
+        {
+            "run": str(member.path),
+            "algorithm": member.algorithm,
+            "env": member.env,
+            "teams": played.teams,
+            "length": played.length,
+        }
+        for member, played in done
+    ]
+    means = [
+        {
+            "algorithm": one.algorithm,
+            "env": one.env,
+            "runs": len(next(iter(one.returns.values()))),
+            "teams": {team: one.statistics(team) for team in one.returns},
+        }
+        for one in over
+    ]
+    facts = {"folder": folder, "runs": runs, "means": means}
+    facts |= {"left": [{"run": str(path), "why": why} for path, why in left]} if left else {}
+    return facts | (
+        {"instead": {team: name for team, (name, _) in others.items()}} if others else {}
+    )
+
+
+def _print_table(done: list[tuple[Member, Played]], over: list[Over]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("run", "team", "return of one agent ± deviation", box=None, pad_edge=False)
+    table.columns[2].justify = "right"
+    for member, played in done:
+        for team, score in played.teams.items():
+            told = f"{score['return']:.2f} ± {score['deviation']:.2f} between episodes"
+            table.add_row(member.path.name, team, told)
+    for one in over:
+        for team, scores in one.returns.items():
+            told = one.statistics(team)
+            spread = "" if told["deviation"] is None else f" ± {told['deviation']:.2f}"
+            between = f" between {len(scores)} runs" if spread else ""
+            name = f"{one.algorithm} on {one.env}"
+            table.add_row(name, team, f"{told['mean']:.2f}{spread}{between}", style="bold")
+    Console().print(table, highlight=False)

@@ -18,8 +18,8 @@ INTRO = """\
 Shoal trains teams of agents.
 
   shoal train <algorithm> <env> [options]   train, evaluate, and leave a run folder
-  shoal resume <run>                        go on with a run that was interrupted
-  shoal evaluate <run> [options]            play a finished run's policy again
+  shoal resume <run> [--steps <steps>]      go on with a run that was interrupted, or train further
+  shoal evaluate <run> [options]            play a finished run's policy again, or a whole group's
   shoal watch <run> [options]               write a video of it, or of `random <env>`
   shoal campaign <algorithms> <envs> …      train all of them with several seeds, and write a report
   shoal report <folder> …                   the same report on all runs in some folders
@@ -32,6 +32,7 @@ Examples:
   shoal train --team adversary=coma --team agent=ippo mpe/simple_tag --adversary.lr 1e-3
   shoal train ppo gym:CartPole-v1
   shoal train ippo pz:mpe2.simple_spread_v3 --env.N 5
+  shoal train mappo mpe/simple_spread --from runs/my-run --env.max-cycles 50
 
 `shoal train <algorithm> <env> --help` explains every option of that pair.
 `shoal --completion bash`, zsh or fish prints what makes the shell complete these words.

@@ -2,23 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..config.campaign import FILE
 from ..config.compose import assemble
+from ..config.flags import parse
 from ..config.trust import FLAG
 from ..errors import ShoalError
 from ..run import trainer
+from ..store.folder import CONFIG
 from ..store.summary import Result
 from ..sweep import seeds
 from . import campaign
-from .words import Trusting, asks_for_help
+from .words import Trusting, asks_for_help, first
 
+WHICH = "shoal resume <run> [--steps <steps>] [--seeds <seeds>]"
 RESUME = f"""\
-shoal resume <run>: go on with a run that was interrupted, from its newest checkpoint, or with
-what is left of a group (--seeds) or a campaign. Nothing is to be repeated: the folder says all.
-An environment of somebody's own, which it names, is only run with {FLAG}.
+{WHICH}: go on with a run that was interrupted, from its newest
+checkpoint, or with what is left of a group (--seeds) or a campaign. Nothing is to be repeated: the
+folder says all.
+
+  --steps 4e6      train a run, or every run of a group, for so many steps in all, also if it is
+                   finished. What changes over the whole run, such as an annealed learning rate, is
+                   then spread over all of them, and so goes back up; what counts steps, such as
+                   exploration, goes on.
+  --seeds 5        let a group have five seeds; --seeds 3,7 lets it have these as well.
+
+An environment of somebody's own, which the folder names, is only run with {FLAG}.
 """
+
+
+@dataclass(frozen=True)
+class Resume:
+    """How to go on."""
+
+    steps: int = 0
+    """Environment steps to train for in all; 0 is as the folder says."""
+    seeds: str = ""
+    """Of a group: how many seeds it shall have, or which others, as in 3,7."""
+
+    def __post_init__(self) -> None:
+        if self.steps < 0:
+            raise ShoalError(f"steps must not be negative, not {self.steps}")
 
 
 def train(args: list[str], trust: Trusting) -> int:
@@ -26,20 +52,32 @@ def train(args: list[str], trust: Trusting) -> int:
     config, note = assemble(args, trust.words, trust.files)
     if note:
         print(note, flush=True)
-    return _code((seeds if config.settings.seeds > 1 else trainer).train(config))
+    return _code((seeds if config.settings.grouped else trainer).train(config))
 
 
 def resume(args: list[str], trust: Trusting) -> int:
     """Go on with a run, a group or a campaign."""
-    if len(args) != 1 or args[0].startswith("-"):
-        if asks_for_help(args):
-            print(RESUME, end="")
-            return 0
-        raise ShoalError("say one run and nothing else: shoal resume <run>")
-    run = Path(args[0])
+    if asks_for_help(args):
+        print(RESUME, end="")
+        return 0
+    word, args = first(args, f"say which run to go on with: {WHICH}")
+    how = parse(Resume, Resume(), args, "shoal resume <run>", RESUME)
+    run = Path(word)
     if (run / FILE).exists():
-        return campaign.campaign(args, trust)
-    return _code((seeds if seeds.is_group(run) else trainer).resume(run, trust=trust.files))
+        if how != Resume():
+            raise ShoalError(
+                f"{run} is a campaign, whose runs are compared after equal steps: add seeds with"
+                f" shoal campaign, or train another for more steps"
+            )
+        return campaign.campaign([word], trust)
+    if seeds.is_group(run):
+        return _code(seeds.resume(run, trust=trust.files, steps=how.steps, seeds=how.seeds))
+    if how.seeds:
+        raise ShoalError(
+            f"{run} is one run, and only a group has seeds: shoal train {run / CONFIG}"
+            f" --seeds {how.seeds} makes one"
+        )
+    return _code(trainer.resume(run, trust=trust.files, steps=how.steps))
 
 
 def _code(result: Result) -> int:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from .. import files
 from ..errors import ShoalError, nearest
 from .compose import assemble
-from .settings import MOST_SEEDS
+from .settings import numbers as numbers
 from .trust import EVERYTHING, NOTHING, Trust
 
 FILE = "campaign.json"
@@ -40,6 +40,7 @@ class Job(NamedTuple):
     path: Path
     args: Sequence[str]
     trust: Trust = NOTHING
+    steps: int = 0  # in all, if that may be other than its folder says
 
 
 @dataclass(frozen=True)
@@ -266,27 +267,6 @@ def split(words: str) -> list[str]:
         return shlex.split(words)
     except ValueError as error:
         raise ShoalError(f"{words!r} cannot be read ({str(error).lower()})") from None
-
-
-def numbers(seeds: Any) -> list[int]:
-    """`5` -> the seeds 0 … 4; `0,7,12` or a list -> just these."""
-    words = seeds if isinstance(seeds, list) else str(seeds).split(",")
-    try:
-        values = [int(word) for word in words]
-    except (ValueError, TypeError):
-        raise ShoalError(
-            f"seeds must be a number of seeds or seeds separated by commas, not {seeds!r}"
-        ) from None
-    several = isinstance(seeds, list) or len(values) > 1
-    if (
-        min(values, default=-1) < (0 if several else 1)
-        or max(values) >= 2**32
-        or len(set(values)) < len(values)
-    ):
-        raise ShoalError(f"seeds must be at least one, different, and not negative, not {seeds!r}")
-    if (len(values) if several else values[0]) > MOST_SEEDS:
-        raise ShoalError(f"seeds must be at most {MOST_SEEDS:,}, not {seeds}")
-    return values if several else list(range(values[0]))
 
 
 def read_toml(path: Path) -> dict[str, Any]:

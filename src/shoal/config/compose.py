@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections.abc import Collection
 from dataclasses import field, make_dataclass
 from functools import cache
 from itertools import pairwise
@@ -17,7 +18,7 @@ from ..files import errors_name, read_json
 from . import presets
 from .config import Config, opened
 from .fields import fill
-from .fitting import Asked, fitted
+from .fitting import Asked, fitted, refitted
 from .flags import FLAG, flags, given, parse
 from .settings import Settings
 from .trust import EVERYTHING, NOTHING, Trust
@@ -43,7 +44,7 @@ def assemble(
     rivals = [word for word in args if word.partition("=")[0] == SELF_PLAY]
     ids, teams, args, preset = _split([word for word in args if word not in rivals])
     if len(ids) == 1 and ids[0].endswith(SAVED) and not teams and not rivals:
-        return _again(Path(ids[0]), args, files), ""
+        return _again(Path(ids[0]), args, files)
     if len(ids) == 2 and not _is_algorithm(ids[0]) and _is_algorithm(ids[1]):
         raise ShoalError(f"the algorithm comes first: shoal train {ids[1]} {ids[0]}")
     if len(ids) not in ((1, 2) if teams else (2,)):
@@ -69,8 +70,9 @@ def assemble(
     return _one(env, str(default), args, preset)
 
 
-def _again(path: Path, args: list[str], trust: Trust) -> Config:
-    """A config that was saved, but for the run's own settings that the flags change."""
+def _again(path: Path, args: list[str], trust: Trust) -> tuple[Config, str]:
+    """A config that was saved, but for the run's own settings that the flags change, and what is
+    then too large."""
     content = read_json(path, "where a config was saved")
     with errors_name(path):
         config = Config.from_json(
@@ -79,9 +81,10 @@ def _again(path: Path, args: list[str], trust: Trust) -> Config:
     title = (
         f"Train again what {path} says, with other settings of the run: shoal train {path} --seed 7"
     )
-    return dataclasses.replace(
-        config, settings=parse(Settings, config.settings, args, f"shoal train {path}", title)
-    )
+    settings = parse(Settings, config.settings, args, f"shoal train {path}", title)
+    asked = Asked(given(Settings, config.settings, args), {})
+    config, notes = refitted(config, settings, asked)
+    return config, _note("", notes)
 
 
 def _one(env: str, name: str, args: list[str], preset: bool) -> tuple[Config, str]:
@@ -266,8 +269,7 @@ def _read(
     for name, (default, bare) in parts.items():
         kind = type(default)
         fields.append((name, Annotated[kind, tyro.conf.OmitArgPrefixes] if bare else kind))
-    # --env.x is the environment's
-    prefixes = {team: f"team.{team}" if team == "env" else team for team in sides}
+    prefixes = {team: _prefix(team, sides) for team in sides}
     for team, number in numbers.items():
         kind = Annotated[type(sides[team]), tyro.conf.arg(name=prefixes[team])]
         fields.append((number, kind, field(metadata={FLAG: prefixes[team]})))
@@ -276,6 +278,14 @@ def _read(
     options = parse(together, together(**defaults), args, prog, title)
     asked = _asked(given(together, together(**defaults), args), prefixes)
     return options, {team: getattr(options, number) for team, number in numbers.items()}, asked
+
+
+def _prefix(team: str, sides: Collection[str]) -> str:
+    """How the flags of a team begin: --env.x is the environment's, and an equals sign would end
+    them."""
+    plain = team.replace("=", "-")
+    taken = team == "env" or (plain != team and plain in sides)
+    return f"team.{plain}" if taken else plain
 
 
 def _asked(names: list[str], prefixes: dict[str, str]) -> Asked:
@@ -303,7 +313,7 @@ def _split(args: list[str]) -> tuple[list[str], dict[str, str], list[str], bool]
         word = words.pop(0)
         if word == TEAM or word.startswith(f"{TEAM}="):
             pair = word.partition("=")[2] or (words.pop(0) if words else "")
-            team, _, name = pair.partition("=")
+            team, name = _pair(pair)
             if not team or not name:
                 raise ShoalError(
                     f"{TEAM} needs a team and its algorithm, such as {TEAM} adversary=ppo"
@@ -317,6 +327,16 @@ def _split(args: list[str]) -> tuple[list[str], dict[str, str], list[str], bool]
         else:
             (rest if word.startswith("-") else alone).append(word)
     return alone, teams, rest, NO_PRESET not in args
+
+
+def _pair(words: str) -> tuple[str, str]:
+    """`team=algorithm` taken apart. A team's name may contain an equals sign, and so may what
+    follows an algorithm's colon; an algorithm's own name may not."""
+    places = [place for place, sign in enumerate(words) if sign == "="]
+    for place in places:
+        if "=" not in words[place + 1 :].partition(":")[0]:
+            return words[:place], words[place + 1 :]
+    return words, ""
 
 
 def _name(flag: str) -> str:

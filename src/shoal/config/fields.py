@@ -68,5 +68,5 @@ def _kind(arm: Any) -> str:
         str: "text",
         type(None): "none",
     }
-    words |= {dict: "a table of names and values"}
+    words |= {dict: "a table of names and values", list: "a list"}
     return words.get(arm, str(arm))

@@ -38,16 +38,31 @@ def fitted(
 ) -> tuple[Config, list[str]]:
     """The run, and what the user should be told of it; `sides` is who plays, where that is known
     already."""
+    chosen, settings, told = fits(teams, settings, asked)
+    return Config(env, options, chosen, settings, sides), told
+
+
+def refitted(config: Config, settings: Settings, asked: Asked) -> tuple[Config, list[str]]:
+    """A config that was saved with other settings of the run, and what the user should be told."""
+    teams, settings, told = fits(config.teams, settings, asked)
+    return dataclasses.replace(config, teams=teams, settings=settings), told
+
+
+def fits(
+    teams: dict[str, tuple[str, Any]], settings: Settings, asked: Asked
+) -> tuple[dict[str, tuple[str, Any]], Settings, list[str]]:
+    """Every team's algorithm and the settings of the run, each fitted to the other; what
+    changed."""
     told: list[str] = []
-    for fits in (_games, _window):
-        settings = _taken(settings, fits(settings), asked.settings, told)
+    for suited in (_games, _window):
+        settings = _taken(settings, suited(settings), asked.settings, told)
     devices = max(settings.devices, 1)
     share = Share(max(settings.games // devices, 1), settings.window, devices, settings.steps)
     chosen = {}
     for team, (name, config) in teams.items():
-        fits = algorithms.find(name).suited(config, share)
-        chosen[team] = (name, _taken(config, fits, asked.teams.get(team, ()), told))
-    return Config(env, options, chosen, settings, sides), list(dict.fromkeys(told))
+        own = algorithms.find(name).suited(config, share)
+        chosen[team] = (name, _taken(config, own, asked.teams.get(team, ()), told))
+    return chosen, settings, list(dict.fromkeys(told))
 
 
 def _taken(config: Any, fits: list[Fit], asked: Collection[str], told: list[str]) -> Any:

@@ -15,6 +15,7 @@ from ..errors import ShoalError
 
 T = TypeVar("T")
 FLAG = "flag"  # in a field's metadata: what its flags are called, if not as the field
+SHORT = {"--from": "--from-run"}  # a word of Python's own cannot name an option there
 THEIRS = {  # what other libraries call our options
     "learning-rate": "lr",
     "actor-lr": "lr",
@@ -143,6 +144,7 @@ def _spelled(args: Sequence[str], known: dict[str, bool]) -> Iterator[str]:
     """The arguments with every flag as it is known: `--env.n` for `--env.N`, `_` for `-`; values
     must be there."""
     folded = {_fold(flag): flag for flag in [*known, "--help"]}
+    folded |= {short: flag for short, flag in SHORT.items() if flag in known}
     rest = list(args)
     while rest:
         token = rest.pop(0)

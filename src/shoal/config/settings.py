@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import ShoalError, nearest
 
@@ -24,9 +25,12 @@ class Settings:
     game once."""
     seed: int = 0
     """Decides everything random: equal seeds repeat a run exactly."""
-    seeds: int = 1
-    """Runs to train side by side, with this seed and those after it, each on one device unless more
-    are asked for."""
+    seeds: int | str = 1
+    """Runs to train side by side, each on one device unless more are asked for: how many, with this
+    seed and those after it, or which, as in 3,7."""
+    from_run: str = ""
+    """Run whose weights to start from, also written --from: its folder, or one of its policies or
+    checkpoints."""
     games: int = 128
     """Games played in parallel, over all devices."""
     window: int = 25
@@ -77,7 +81,7 @@ class Settings:
     """Name of that folder; empty makes one of algorithm, environment, seed and time."""
 
     def __post_init__(self) -> None:
-        for size in ("steps", "seeds", "games", "window", "longest", "eval_episodes", "keep"):
+        for size in ("steps", "games", "window", "longest", "eval_episodes", "keep"):
             if getattr(self, size) < 1:
                 raise ShoalError(f"{size} must be at least 1, not {getattr(self, size)}")
         if not self.patience > 0:  # also rejects NaN
@@ -89,11 +93,8 @@ class Settings:
         for count in ("devices", "evaluations", "seed", "tolerance", "save_every"):
             if getattr(self, count) < 0:
                 raise ShoalError(f"{count} must not be negative, not {getattr(self, count)}")
-        if self.seeds > MOST_SEEDS or self.seed + self.seeds > 2**32:
-            raise ShoalError(
-                f"seeds must be at most {MOST_SEEDS:,}, each smaller than 2**32, not"
-                f" {self.seed} and {self.seeds} on"
-            )
+        if len(self.each) > 1 and self.seed and "," in str(self.seeds):
+            raise ShoalError(f"seeds {self.seeds!r} says which there are: leave out seed")
         if not 0 <= self.film <= 100:
             raise ShoalError(f"film must be 0 to 100 episodes, not {self.film}")
         if self.evaluations > 10_000:
@@ -106,3 +107,37 @@ class Settings:
         plain = self.out.isprintable() and self.name.isprintable() and len(self.name.encode()) < 200
         if not plain or not self.out or self.name != self.name.strip("/. ") or "/" in self.name:
             raise ShoalError("name must be a plain folder name and out the folder it goes into")
+
+    @property
+    def each(self) -> list[int]:
+        """The seeds to train."""
+        return numbers(self.seeds, self.seed)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether these are runs in a folder that holds them all."""
+        return self.each != [self.seed]
+
+
+def numbers(seeds: Any, first: int = 0) -> list[int]:
+    """`5` -> five seeds from the first on; `0,7,12`, `7,` or a list -> just these."""
+    words = seeds if isinstance(seeds, list) else str(seeds).removesuffix(",").split(",")
+    try:
+        values = [int(word) for word in words]
+    except (ValueError, TypeError):
+        raise ShoalError(
+            f"seeds must be a number of seeds or seeds separated by commas, not {seeds!r}"
+        ) from None
+    several = isinstance(seeds, list) or "," in str(seeds)
+    if not several and values[0] < 1:
+        raise ShoalError(f"seeds must be at least 1, not {seeds}")
+    if (len(values) if several else values[0]) > MOST_SEEDS:
+        raise ShoalError(f"seeds must be at most {MOST_SEEDS:,}, not {seeds}")
+    found = values if several else list(range(first, first + values[0]))
+    if not found or min(found) < 0 or max(found) >= 2**32 or len(set(found)) < len(found):
+        told = repr(seeds) if several else f"{seeds} from {first} on"
+        raise ShoalError(
+            f"seeds must be at least one, different, not negative and smaller than 2**32,"
+            f" not {told}"
+        )
+    return found

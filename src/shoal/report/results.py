@@ -257,7 +257,7 @@ def _facts(run: Run, uniform: bool) -> dict[str, Any]:
     """What makes another algorithm of one: its options, and how much it plays between updates."""
     teams = run.config["teams"]
     settings = run.config["settings"]
-    facts = {name: settings[name] for name in PLAYED}
+    facts = {name: settings[name] for name in PLAYED} | {"from": settings.get("from_run", "")}
     for team, one in list(teams.items())[: 1 if uniform else None]:
         facts |= {
             name if uniform else f"{team}.{name}": value for name, value in one["options"].items()

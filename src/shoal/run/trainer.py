@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from ..monitor.console import Console
 from ..monitor.diagnosis import cause
 from ..monitor.metrics import Diverged, RunMetrics
 from ..monitor.sinks import Log
-from ..store import checkpoint, folder, policy_store
+from ..store import checkpoint, folder, policy_store, start
 from ..store.best import BestPolicy
 from ..store.metrics_file import read
 from ..store.policy_store import Best
@@ -51,13 +52,42 @@ def train(config: Config, quiet: bool = False, callbacks: Sequence[Callback] = (
 
 
 def resume(
-    path: Path, quiet: bool = False, callbacks: Sequence[Callback] = (), trust: Trust = NOTHING
+    path: Path,
+    quiet: bool = False,
+    callbacks: Sequence[Callback] = (),
+    trust: Trust = NOTHING,
+    steps: int = 0,
 ) -> Result:
-    """Go on with a run that was interrupted."""
+    """Go on with a run that was interrupted, or train any further: for so many `steps` in all."""
     config = folder.config_of(path, trust)
-    if folder.finished(path):
-        raise ShoalError(f"{path} is finished: there is nothing to resume")
+    if steps and steps != config.settings.steps:
+        refuse_fewer(path, steps)
+        config = replace(config, settings=replace(config.settings, steps=steps))
+    elif folder.finished(path):
+        raise ShoalError(
+            f"{path} is finished: there is nothing to resume (more steps than it has,"
+            f" shoal resume {path} --steps <steps>, train it further)"
+        )
     return Trainer(config, Console(quiet), callbacks).resume(path)
+
+
+def refuse_fewer(path: Path, steps: int) -> None:
+    """A run cannot be trained for fewer steps than it has."""
+    done = checkpoint.done(path)
+    if steps <= done:
+        raise ShoalError(
+            f"{path} has been trained for {done:,} steps already: ask for more than that,"
+            f" not {steps:,}"
+        )
+
+
+def rescaled(done: int, before: int, total: int) -> str:
+    """What other steps in all do to schedules, in a sentence."""
+    return (
+        f"trained for {total:,} steps in all instead of {before:,}: what changes over the whole"
+        f" run, such as an annealed learning rate, now stands at {min(done / total, 1):.0%} of it,"
+        f" not at {min(done / before, 1):.0%}; what counts steps, such as exploration, goes on"
+    )
 
 
 class Trainer:
@@ -73,6 +103,8 @@ class Trainer:
         self.display = display
         self.stop = Stop()
         self.saved = -1  # steps at the last checkpoint
+        self.unseen = False  # whether what it goes on from has yet to be evaluated
+        self.start: start.Start | None = None
         self.hooks = Hooks(builtin(config), [*own(config), *callbacks])
         self.alone = Alone() if s.alone else None
         self.loop = self._loop()
@@ -85,7 +117,7 @@ class Trainer:
             self._introduce(path)
             with self._held():
                 program, before = self._prepare()
-                folder.create(path, self.config)
+                folder.create(path, self.config, self.start and self.start.about)
                 with folder.locked(path):
                     return self._open(path, program, before)
 
@@ -105,25 +137,22 @@ class Trainer:
         return self._open(path, program, before)
 
     def resume(self, path: Path) -> Result:
-        """From the newest checkpoint that is whole; from the beginning if there never was one."""
+        """From the newest checkpoint that is whole; from the beginning if there never was one. To
+        more steps than the folder says, if that is what the config does."""
         with folder.locked(path), self._held():
+            totals = folder.totals(path)
             if folder.unbegun(path):
+                self._take_total(path, totals[0], 0)
                 return self._begin_anew(path)
             state, about, wrong = checkpoint.newest(
                 path, self.loop.template(self.config.settings.seed)
             )
             for sentence in wrong:
                 self.display.say(f"{sentence}; using the one before")
-            self._refuse_another(path, about)
+            self._refuse_another(path, about, totals)
             self.saved = steps = about["steps"]
             self.due = [step for step in self.due if step > steps]
-            self.display.say(
-                f"resuming {path} at {steps:,} of {self.config.settings.steps:,} steps"
-            )
-            if self.config.hosted:
-                self.display.say(
-                    "its games begin new episodes, as an environment on the host cannot be saved"
-                )
+            self._say_where(path, steps, totals[0])
             with self.display.waiting("compiling the training program"):
                 self.state = self.loop.restored(state)
                 program = self.loop.compile(
@@ -131,19 +160,46 @@ class Trainer:
                 )
             with Log(path, about["logs"], steps) as log:
                 folder.remove_results(path)
+                self._take_total(path, totals[0], steps)
                 self._attend(path, log)
-                self.notes.run.steps = steps
-                self.notes.run.seconds = about["seconds"]
-                self.notes.history = read(path, self.config.sides)
-                if about["best"]:
-                    like = policy_store.acting(self.config, self._learners())
-                    best = checkpoint.best(checkpoint.place(path, steps), like)
-                    self.best.restore(Best(**about["best"]), best)
+                self._remember(path, about)
                 return self._go(program)
 
-    def _refuse_another(self, path: Path, about: CheckpointAbout) -> None:
-        """What decides a run is what it was begun with."""
-        other = folder.difference(about.get("config"), self.config.to_json())
+    def _say_where(self, path: Path, steps: int, total: int) -> None:
+        """Where a run goes on, and what is then not as it was."""
+        now = self.config.settings.steps
+        self.display.say(f"resuming {path} at {steps:,} of {now:,} steps")
+        if now != total:
+            self.display.say(rescaled(steps, total, now))
+        if self.config.hosted:
+            self.display.say(
+                "its games begin new episodes, as an environment on the host cannot be saved"
+            )
+
+    def _take_total(self, path: Path, total: int, done: int) -> None:
+        """Let the folder say for how many steps the run is trained, if that is new."""
+        if self.config.settings.steps != total:
+            folder.extend(path, self.config.settings.steps, done)
+
+    def _remember(self, path: Path, about: CheckpointAbout) -> None:
+        """What the run had told until its checkpoint."""
+        steps = about["steps"]
+        self.notes.run.steps = steps
+        self.notes.run.seconds = about["seconds"]
+        self.notes.history = read(path, self.config.sides)
+        if about["best"]:
+            like = policy_store.acting(self.config, self._learners())
+            best = checkpoint.best(checkpoint.place(path, steps), like)
+            self.best.restore(Best(**about["best"]), best)
+        # the last evaluation of a run comes after its last checkpoint, and was cut off with the log
+        ended = 0 < _total(about) <= steps < self.config.settings.steps
+        self.unseen = ended and self.notes.history.points[-1].step < steps
+
+    def _refuse_another(self, path: Path, about: CheckpointAbout, totals: list[int]) -> None:
+        """What decides a run is what it was begun with, but for the steps that it has in all."""
+        now = self.config.to_json()
+        now["settings"]["steps"] = _total(about) if _total(about) in totals else totals[0]
+        other = folder.difference(about.get("config"), now)
         if other:
             raise ShoalError(
                 f"{path / folder.CONFIG} says {other} as in its checkpoint: put it back, or"
@@ -192,6 +248,8 @@ class Trainer:
             checkpoint.CheckpointWriter(self.path, self.config.settings.keep)
         ) as keeper:
             self._save(keeper)  # from here on nothing is lost
+            if self.unseen:
+                self._look()
             self._train(program, keeper)
             self._save(keeper)
             self._written(keeper)
@@ -248,13 +306,17 @@ class Trainer:
         if size > 1e6:
             self.display.say(f"checkpoints of about {sizing.readable(size)}, {s.keep} kept")
         sizing.check_disk(path, size, s.keep)
+        if s.from_run:
+            self.start = start.begin(c, self.loop.learners(s.seed))
+            for sentence in self.start.told:
+                self.display.say(sentence)
 
     def _prepare(self) -> tuple[Any, Episodes]:
         """The opening state; the compiled program and the scores before any training."""
         pool = ThreadPoolExecutor(1)
         try:
             with self.display.waiting("compiling the training program"):
-                self.state = self.loop.init(self.config.settings.seed)
+                self.state = self._started(self.loop.init(self.config.settings.seed))
                 learners = self._learners()
                 compiled = pool.submit(
                     self.loop.compile, self.state, sizing.iterations(self.config, learners)
@@ -266,6 +328,13 @@ class Trainer:
         if self.stop.signal:
             raise KeyboardInterrupt  # nothing was trained, nothing is written
         return program, before
+
+    def _started(self, state: TrainState) -> TrainState:
+        """An opening state, with the weights of the run that this one starts from."""
+        if not self.start:
+            return state
+        places = jax.tree.map(lambda leaf: leaf.sharding, state.learners)
+        return state._replace(learners=jax.device_put(self.start.learners, places))
 
     def _train(self, program: Any, keeper: checkpoint.CheckpointWriter) -> None:
         s = self.config.settings
@@ -283,10 +352,10 @@ class Trainer:
 
     def _call(self, program: Any) -> int:
         """Some iterations; the steps they made."""
-        start = time.monotonic()
+        began = time.monotonic()
         self.state, metrics = program(self.state)
         metrics = jax.device_get(metrics)
-        spent = time.monotonic() - start
+        spent = time.monotonic() - began
         self._note_faults()
         if metrics is None:  # the first of the iterations failed
             return 0
@@ -376,6 +445,7 @@ class Trainer:
             stopped=int(self.stop.signal),
             best=self.best.best,
             reason=stopped_by(int(self.stop.signal), self.stop.hasty),
+            from_run=s.from_run,
         )
         result.write()
         self._conclude(result)
@@ -439,3 +509,8 @@ class Trainer:
                 f"to play it again: shoal evaluate {result.path}{flag}, as the environment is"
                 f" one's own"
             )
+
+
+def _total(about: CheckpointAbout) -> int:
+    """The steps that a run was trained for in all when a checkpoint of it was written."""
+    return (about.get("config") or {}).get("settings", {}).get("steps", 0)

@@ -31,7 +31,7 @@ STATE = "state.safetensors"
 ABOUT = "checkpoint.json"
 # in front of the names of arrays that are not the state's, but the best policy's so far
 BEST = "best/"
-FORMAT = 2
+FORMAT = files.VERSIONS[ABOUT]
 
 
 class CheckpointWriter:
@@ -88,7 +88,7 @@ def write(run: Path, arrays: dict[str, np.ndarray], about: CheckpointAbout, keep
         temporary.mkdir(parents=True)
         blob = save(arrays)
         flushed(temporary / STATE, blob)
-        facts = about | {"format": FORMAT}
+        facts = about | {files.FORMAT: FORMAT}
         files.write_json(temporary / ABOUT, facts | {"sha256": _checksum(blob, facts)})
         sync(temporary / ABOUT)
         sync(temporary)
@@ -118,6 +118,11 @@ def places(run: Path) -> Iterator[Path]:
     yield from sorted(names, reverse=True)
 
 
+def done(run: Path) -> int:
+    """The steps after which a run was saved last."""
+    return next((int(place.name) for place in places(run)), 0)
+
+
 def newest(run: Path, like: TrainState) -> tuple[TrainState, CheckpointAbout, list[str]]:
     """The newest that is whole, with arrays as in `like`; what was said beside it; what is wrong
     with newer ones."""
@@ -125,6 +130,8 @@ def newest(run: Path, like: TrainState) -> tuple[TrainState, CheckpointAbout, li
     for place in places(run):
         try:
             return *read(place, like), wrong
+        except files.Newer:  # whole, and not to be overwritten by going on from an older one
+            raise
         except ShoalError as error:
             wrong.append(str(error))
     why = f": {wrong[0]}" if wrong else ""
@@ -159,8 +166,8 @@ def opened(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         blob = files.read_bytes(place / STATE)
     except OSError as error:
         raise ShoalError(f"the checkpoint {place} cannot be read ({error.strerror})") from None
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise ShoalError(f"the checkpoint {place} was written by another version of shoal")
+    if not isinstance(about, dict) or about.get(files.FORMAT) != FORMAT:
+        raise ShoalError(f"the checkpoint {place} was written by a shoal older than 0.1.0")
     if about.pop("sha256", "") != _checksum(blob, about):
         raise ShoalError(f"the checkpoint {place} is damaged: its checksum does not fit")
     try:

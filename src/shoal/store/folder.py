@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import __version__, envs, plugins
 from ..config.config import Config
-from ..config.fields import entry
+from ..config.fields import entry, fit
 from ..config.trust import NOTHING, Trust, needed, parts
 from ..devices import setup
 from ..errors import ShoalError
@@ -56,7 +56,7 @@ def plan(config: Config) -> Path:
     touching it."""
     s = config.settings
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    which = s.seed if s.seeds == 1 else "seeds"
+    which = "seeds" if s.grouped else s.seed
     name = s.name or f"{config.label}-{re.sub(r'[/:]', '__', config.env)}-{which}-{stamp}"
     path = Path(s.out) / name
     try:
@@ -69,6 +69,7 @@ def plan(config: Config) -> Path:
     if path.exists() and s.name:
         flag = needed(config.to_json())
         go_on = f", or go on with shoal resume {path}{flag}" if _interrupted(path) else ""
+        go_on += " (--seeds adds seeds)" if (path / GROUP).exists() else ""
         raise ShoalError(
             f"{path} exists already and is never overwritten: choose another name or out{go_on}"
         )
@@ -146,15 +147,34 @@ def _interrupted(path: Path) -> bool:
     return False
 
 
-def create(path: Path, config: Config) -> None:
-    """Make the folder and say in it what the run is."""
+def create(path: Path, config: Config, start: dict[str, Any] | None = None) -> None:
+    """Make the folder and say in it what the run is, and whose weights it `start`s from."""
     try:
         path.mkdir(parents=True, exist_ok=False)
     except OSError as error:
         raise ShoalError(
             f"the run folder {path} cannot be made ({error.strerror}): choose another out"
         ) from None
-    write_json(path / CONFIG, config.to_json() | {"protocol": protocol(config)})
+    beside = {"protocol": protocol(config)} | ({"start": start} if start else {})
+    write_json(path / CONFIG, config.to_json() | beside)
+
+
+def totals(path: Path) -> list[int]:
+    """The steps a run is trained for in all, then what that was before it was trained further."""
+    plain = read_json(path / CONFIG, "a run folder")
+    with errors_name(path / CONFIG):
+        now = fit(int, entry(plain, "settings", dict).get("steps"), "steps")
+        earlier = entry({"extended": []} | plain, "extended", list)
+        return [now, *(entry(one, "steps", int) for one in earlier)]
+
+
+def extend(path: Path, steps: int, done: int) -> None:
+    """Say in its config that a run, after the steps done, is trained for so many in all."""
+    plain = read_json(path / CONFIG, "a run folder")
+    before = {"steps": plain["settings"]["steps"], "done": done}
+    settings = plain["settings"] | {"steps": steps}
+    extended = [*plain.get("extended", []), before]
+    write_json(path / CONFIG, plain | {"settings": settings, "extended": extended})
 
 
 def protocol(config: Config) -> RunProtocol:
@@ -258,13 +278,15 @@ def config_of(path: Path, trust: Trust = NOTHING) -> Config:
         return replace(config, settings=replace(config.settings, devices=devices))
 
 
-def finished(path: Path) -> bool:
-    """Whether a run was trained to its end."""
+def finished(path: Path, steps: int = 0) -> bool:
+    """Whether a run was trained to its end, and to so many steps at least."""
     if not (path / SUMMARY).exists():
         return False
     summary = read_json(path / SUMMARY, "a run folder")
     stopped = entry(summary, "stopped", int)  # all that 0.1.0 said
-    return not stopped and summary.get("reason", FINISHED) == FINISHED
+    if stopped or summary.get("reason", FINISHED) != FINISHED:
+        return False
+    return not steps or entry(summary, "steps", int) >= steps
 
 
 def named(tree: Any) -> dict[str, Any]:

@@ -8,7 +8,6 @@ checkpoint.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 from pathlib import Path
@@ -47,6 +46,14 @@ class Saved(NamedTuple):
     learners: dict[str, Any]
     steps: int  # it was trained for
     agents: tuple[str, ...] = ()  # those alone; empty for all
+
+
+class Arrays(NamedTuple):
+    """What is on the disk of some learners."""
+
+    place: Path
+    about: dict[str, Any]  # what is said beside them
+    leaves: dict[str, np.ndarray]  # by name
 
 
 def acting(config: Config, learners: dict[str, Any]) -> dict[str, Any]:
@@ -112,28 +119,57 @@ def load(path: Path, best: bool = False, trust: Trust = NOTHING) -> Saved:
             f"{path} is a policy or a checkpoint, but only a run has a best"
             f" policy: load the run's folder"
         )
-    if (path / checkpoint.ABOUT).is_file():
-        about, leaves = checkpoint.opened(path)
-        own = {
-            name.partition("/")[2]: leaf
-            for name, leaf in leaves.items()
-            if name.startswith("learners/")
-        }
-        return _rebuilt(path, about, own, trust)
-    if (path / ABOUT).is_file():
-        return _read(path, trust)
-    if not (path / folder.CONFIG).is_file():
-        raise folder.no_run(path, "a run folder, a policy or a checkpoint")
-    place = path / (folder.BEST if best else folder.POLICY)
-    place = _before(place) if not place.exists() and _before(place).exists() else place
+    if itself := _itself(path):
+        return _rebuilt(*itself, trust)
+    place = _settled(path / (folder.BEST if best else folder.POLICY))
     if not place.exists():
         raise ShoalError(
             f"{path} has no {place.name} policy yet: resume it, or load one of its checkpoints"
         )
-    return _read(place, trust)
+    return _rebuilt(place, *_arrays(place), trust)
 
 
-def _read(place: Path, trust: Trust) -> Saved:
+def saved(path: Path) -> Arrays:
+    """All that was saved of learners, as plain data: of a run what its newest whole checkpoint has,
+    or else its policy; or what a policy folder or a checkpoint holds."""
+    if itself := _itself(path):
+        return itself
+    for place in checkpoint.places(path):
+        try:
+            return Arrays(place, *_learners(place))
+        except files.Newer:
+            raise
+        except ShoalError:  # it is damaged; the one before may not be
+            continue
+    place = _settled(path / folder.POLICY)
+    if not place.exists():
+        raise ShoalError(f"{path} has no checkpoint and no policy yet: resume it first")
+    return Arrays(place, *_arrays(place))
+
+
+def _itself(path: Path) -> Arrays | None:
+    """What a policy folder or a checkpoint holds; nothing of a run."""
+    if (path / checkpoint.ABOUT).is_file():
+        return Arrays(path, *_learners(path))
+    if (path / ABOUT).is_file():
+        return Arrays(path, *_arrays(path))
+    if not (path / folder.CONFIG).is_file():
+        raise folder.no_run(path, "a run folder, a policy or a checkpoint")
+    return None
+
+
+def _learners(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What is said in a checkpoint, and the arrays of its learners."""
+    about, leaves = checkpoint.opened(place)
+    return about, {
+        name.partition("/")[2]: leaf
+        for name, leaf in leaves.items()
+        if name.startswith("learners/")
+    }
+
+
+def _arrays(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What is said in a policy folder, and its arrays, if they are as they were written."""
     from safetensors import SafetensorError
     from safetensors.numpy import load as as_arrays
 
@@ -145,7 +181,7 @@ def _read(place: Path, trust: Trust) -> Saved:
         raise ShoalError(f"the weights in {place} cannot be read: {error}") from None
     if not isinstance(about, dict) or about.get("sha256", "") != hashlib.sha256(blob).hexdigest():
         raise ShoalError(f"the weights in {place} are damaged: their checksum does not fit")
-    return _rebuilt(place, about, leaves, trust)
+    return about, leaves
 
 
 def _rebuilt(
@@ -185,6 +221,12 @@ def _temporary(place: Path) -> Path:
     return place.with_name(f"{place.name}.tmp")
 
 
+def _settled(place: Path) -> Path:
+    """A policy folder, or the one before it if it was being replaced."""
+    before = _before(place)
+    return before if not place.exists() and before.exists() else place
+
+
 def _before(place: Path) -> Path:
     """Where the one before it is for the moment in which two folders change places."""
     return place.with_name(f"{place.name}.old")
@@ -211,7 +253,9 @@ def _frozen(run: str, origin: Any) -> tuple[Any, Any, int]:
         raise
     except RecursionError:
         raise ShoalError(f"{run} is frozen as an opponent of itself: freeze another") from None
-    same = not origin or json.dumps(origin) == json.dumps(
-        {"steps": steps, "config": config.to_json()}
+    same = not origin or (
+        entry(origin, "steps", int) == steps
+        # as this version writes it
+        and Config.of_policy(entry(origin, "config", dict)).to_json() == config.to_json()
     )
     return config, learners if same else None, steps

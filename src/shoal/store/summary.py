@@ -14,8 +14,6 @@ from .folder import FINISHED, SUMMARY
 from .policy_store import Best
 from .records import Failure
 
-FORMAT = 1  # of the file
-
 
 @dataclass(frozen=True)
 class Result:
@@ -31,12 +29,13 @@ class Result:
     stopped: int = 0
     best: Best | None = None  # the evaluation whose policy is kept in the run's `best` folder
     reason: str = FINISHED  # why it ended
+    from_run: str = ""  # whose weights it started from
 
     def write(self) -> None:
         """Into its folder."""
         facts = vars(self) | {"path": str(self.path), "best": self.best and self.best._asdict()}
         rate = self.steps / max(self.seconds, 1e-9)
-        write_json(self.path / SUMMARY, {"format": FORMAT} | facts | {"steps_per_second": rate})
+        write_json(self.path / SUMMARY, facts | {"steps_per_second": rate})
 
 
 def stopped_by(number: int, hasty: bool) -> str:
@@ -50,7 +49,6 @@ def write_failure(path: Path, error: BaseException, steps: int, seconds: float) 
     """Why a run ended that did not end as it should; nothing if that cannot be written either."""
     reason, message = why(error)
     facts: Failure = {
-        "format": FORMAT,
         "reason": reason,
         "message": message,
         "stopped": 0,

@@ -109,7 +109,7 @@ class Scheduler:
             self._begin(self.waiting.pop(0))
         if self.signals:
             for job in self.waiting:
-                done = finished(job.path)
+                done = finished(job.path, job.steps)
                 self.outcomes[job.path] = (
                     Outcome(FINISHED) if done else Outcome(STOPPED, code=128 + self.signal)
                 )
@@ -156,10 +156,11 @@ def command(job: Job) -> list[str]:
     """What is left to do of a job, as words after `shoal`; nothing if it is finished. Makes room to
     begin anew."""
     path = job.path
-    if finished(path):
+    if finished(path, job.steps):
         return []
     if any(checkpoint.places(path)):
-        return ["resume", str(path)]
+        further = job.steps and folder.totals(path)[0] != job.steps
+        return ["resume", str(path), *(["--steps", str(job.steps)] if further else [])]
     clear(path)
     return ["train", *job.args, "--out", str(path.parent), "--name", path.name]
 

@@ -46,7 +46,7 @@ class Follower:
     def progress(self) -> Progress:
         """As of now."""
         with contextlib.suppress(OSError, ValueError):
-            if not self.total:
+            if self.latest.get("env_step", 0) >= self.total:  # unknown, or it is trained further
                 config = json.loads((self.path / folder.CONFIG).read_text())
                 self.names = {team: f"evaluation/{tag(team)}/return" for team in config["teams"]}
                 self.total = config["settings"]["steps"]

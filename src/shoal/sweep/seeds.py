@@ -6,6 +6,7 @@ own, and the same to the bit as if it had been trained alone.
 
 from __future__ import annotations
 
+import itertools
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 
 from .. import files
 from ..config.config import Config
+from ..config.settings import numbers
 from ..config.trust import NOTHING, Trust, needed
 from ..devices import usable
 from ..errors import ShoalError
@@ -23,7 +25,8 @@ from ..monitor.console import tell
 from ..report import figures
 from ..report.results import of_folders
 from ..report.statistics import iqm
-from ..store import folder
+from ..run import trainer
+from ..store import checkpoint, folder, start
 from ..store.records import Summary
 from ..store.summary import Result
 from . import processes, progress, vectorised
@@ -39,7 +42,8 @@ def train(config: Config, quiet: bool = False) -> Result:
     """All seeds of a config; scores are means over them."""
     s = config.settings
     config = replace(config, settings=replace(s, devices=s.devices or 1, workers=_workers(config)))
-    content = {"seeds": list(range(s.seed, s.seed + s.seeds)), "config": config.to_json()}
+    start.check(config)
+    content = {"seeds": s.each, "config": config.to_json()}
     with folder.claimed(config) as path:
         try:
             path.mkdir()
@@ -51,8 +55,34 @@ def train(config: Config, quiet: bool = False) -> Result:
     return _go(path, content, quiet, config.trust)
 
 
-def resume(path: Path, quiet: bool = False, trust: Trust = NOTHING) -> Result:
-    """Whatever is left of the group."""
+def resume(
+    path: Path, quiet: bool = False, trust: Trust = NOTHING, steps: int = 0, seeds: str = ""
+) -> Result:
+    """Whatever is left of the group; with `steps`, train every seed for so many in all, and with
+    `seeds`, let it have so many or also these."""
+    content = read(path)
+    before = _config(path, content, trust).settings
+    further = bool(steps) and steps != before.steps
+    if further:
+        for run in members(path, content):
+            trainer.refuse_fewer(run, steps)
+        content["config"]["settings"]["steps"] = steps
+    if seeds:
+        content["seeds"] = _with_more(path, content["seeds"], seeds, before.seed)
+    total = _config(path, content, trust).settings.steps
+    runs = members(path, content)
+    if all(processes.finished(run, total) for run in runs):
+        raise ShoalError(
+            f"{path} is finished: there is nothing to resume (--steps trains its seeds further,"
+            f" --seeds adds others)"
+        )
+    if further and not quiet:
+        tell(trainer.rescaled(max(map(checkpoint.done, runs)), before.steps, total))
+    return _go(path, content, quiet, trust)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The seeds of a group and what its runs have in common."""
     content = files.read_json(path / folder.GROUP, "a group of runs")
     if (
         not isinstance(content, dict)
@@ -60,9 +90,23 @@ def resume(path: Path, quiet: bool = False, trust: Trust = NOTHING) -> Result:
         or not _counts(content["seeds"])
     ):
         raise ShoalError(f"{path} is not a group of runs: its {folder.GROUP} does not say which")
-    if all(processes.finished(path / name) for name in names(content)):
-        raise ShoalError(f"{path} is finished: there is nothing to resume")
-    return _go(path, content, quiet, trust)
+    return {name: content[name] for name in ("seeds", "config")}
+
+
+def _config(path: Path, content: dict[str, Any], trust: Trust) -> Config:
+    with files.errors_name(path / folder.GROUP):
+        return Config.from_json(content["config"], trust)
+
+
+def _with_more(path: Path, there: list[int], seeds: str, first: int) -> list[int]:
+    """The seeds of a group and those asked for: a number is how many it shall have."""
+    if "," in seeds:
+        return [*there, *(seed for seed in numbers(seeds) if seed not in there)]
+    count = len(numbers(seeds))
+    if count < len(there):
+        raise ShoalError(f"{path} has {len(there)} seeds already: ask for more, not {seeds}")
+    others = (seed for seed in itertools.count(first) if seed not in there)
+    return [*there, *itertools.islice(others, count - len(there))]
 
 
 def is_group(path: Path) -> bool:
@@ -77,36 +121,36 @@ def _counts(seeds: Any) -> bool:
     )
 
 
-def names(content: dict[str, Any]) -> list[str]:
+def members(path: Path, content: dict[str, Any]) -> list[Path]:
     """The run folders inside the group's."""
-    return [f"seed-{seed}" for seed in content["seeds"]]
+    return [path / f"seed-{seed}" for seed in content["seeds"]]
 
 
 def _workers(config: Config) -> int:
     """As asked, or one for each run where the cores are all taken by the runs."""
     s = config.settings
     cores = len(usable())
-    return 1 if config.hosted and s.workers == -1 and cores < 2 * s.seeds else s.workers
+    return 1 if config.hosted and s.workers == -1 and cores < 2 * len(s.each) else s.workers
 
 
 def _work(
     path: Path, content: dict[str, Any], quiet: bool, trust: Trust
 ) -> dict[Path, progress.Outcome]:
     """In processes on the cores of a CPU, in one program on an accelerator."""
-    with files.errors_name(path / folder.GROUP):
-        config = Config.from_json(content["config"], trust)
-    each = list(zip(names(content), content["seeds"], strict=True))
+    config = _config(path, content, trust)
+    each = list(zip(members(path, content), content["seeds"], strict=True))
     if jax.default_backend() != "cpu" and not config.hosted:
         alike = [
-            replace(config.settings, seed=seed, seeds=1, out=str(path), name=name)
-            for name, seed in each
+            replace(config.settings, seed=seed, seeds=1, out=str(path), name=run.name)
+            for run, seed in each
         ]
         return vectorised.work([replace(config, settings=settings) for settings in alike], quiet)
     common = str(path / folder.GROUP)
     own = trust.only(content["config"])
+    steps = config.settings.steps
     jobs = [
-        processes.Job(path / name, [common, "--seed", str(seed), "--seeds", "1"], own)
-        for name, seed in each
+        processes.Job(run, [common, "--seed", str(seed), "--seeds", "1"], own, steps)
+        for run, seed in each
     ]
     return processes.work(jobs, max(len(usable()) // config.settings.devices, 1), quiet)
 
@@ -115,8 +159,10 @@ def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Resul
     if not quiet:
         tell(f"{len(content['seeds'])} seeds into {path}")
     with folder.locked(path):
+        files.write_json(path / folder.GROUP, content)
         outcomes = _work(path, content, quiet, trust)
-        summaries = {run.name: _summary(run) for run in outcomes if processes.finished(run)}
+        steps = _config(path, content, trust).settings.steps
+        summaries = {run.name: _summary(run) for run in outcomes if processes.finished(run, steps)}
         content |= _statistics(summaries)
         files.write_json(path / folder.GROUP, content)
         if summaries:

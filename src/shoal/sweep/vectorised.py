@@ -39,7 +39,11 @@ from .progress import FAILED, FINISHED, STOPPED, Outcome
 def work(configs: Sequence[Config], quiet: bool = False) -> dict[Path, Outcome]:
     """As `group.work`: configs that differ in their seed and name alone."""
     runs = {Path(config.settings.out) / config.settings.name: config for config in configs}
-    outcomes = {path: Outcome(FINISHED) for path in runs if finished(path)}
+    outcomes = {
+        path: Outcome(FINISHED)
+        for path, config in runs.items()
+        if finished(path, config.settings.steps)
+    }
     meeting = SeedBarrier(len(runs) - len(outcomes))
     left = [path for path in runs if path not in outcomes]
     members = {path: SeedTrainer(runs[path], meeting, place) for place, path in enumerate(left)}

@@ -1,0 +1,117 @@
+"""Every file that is read back says its version: one from the future is refused in a sentence, one
+that says none is read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal import files
+from shoal.cli.main import main
+from shoal.config import campaign
+from shoal.store import checkpoint, folder, policy_store
+from shoal.store.folder import finished
+
+SIZES: dict[str, Any] = {
+    "steps": 100,
+    "games": 2,
+    "window": 5,
+    "hidden": 4,
+    "layers": 1,
+    "evaluations": 1,
+    "eval_episodes": 2,
+}
+# kind of file -> the commands that read it
+COMMANDS = {
+    folder.CONFIG: ["resume run", "train run/config.json", "report ."],
+    folder.SUMMARY: ["resume run"],
+    checkpoint.ABOUT: ["resume cut", "train a2c test/identity --from run"],
+    policy_store.ABOUT: ["evaluate run", "evaluate run --best"],
+    folder.GROUP: ["resume group", "train group/group.json", "evaluate group"],
+    campaign.FILE: ["campaign camp", "report camp", "evaluate camp"],
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, the same before it was finished, a group and a campaign."""
+    out = tmp_path_factory.mktemp("made")
+    run = shoal.train(
+        "a2c", "test/identity", out=str(out), name="run", quiet=True, preset=False, **SIZES
+    ).path
+    shutil.copytree(run, out / "cut")
+    folder.remove_results(out / "cut")
+    for name in ("group", "camp"):
+        (out / name).mkdir()
+    config = json.loads((run / folder.CONFIG).read_text())
+    files.write_json(out / "group" / folder.GROUP, {"seeds": [0], "config": config})
+    files.write_json(out / "camp" / campaign.FILE, {"pairs": [], "scales": {}})
+    return out
+
+
+@pytest.fixture
+def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy, in the current folder."""
+    there = shutil.copytree(made, tmp_path / "here")
+    monkeypatch.chdir(there)
+    return there
+
+
+def saved(there: Path, name: str = "*.json") -> Iterator[Path]:
+    yield from (path for path in there.rglob(name) if path.name in files.VERSIONS)
+
+
+def test_every_file_says_its_version(made: Path) -> None:
+    found = {path.name: json.loads(path.read_text())[files.FORMAT] for path in saved(made)}
+    assert found == files.VERSIONS
+
+
+@pytest.mark.parametrize(
+    ("name", "command"), [(name, command) for name in COMMANDS for command in COMMANDS[name]]
+)
+def test_a_file_from_the_future_is_refused(
+    name: str, command: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    version = files.VERSIONS[name] + 1
+    for path in saved(here, name):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {files.FORMAT: version}))
+    assert main(command.split()) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and told.endswith("install a newer shoal\n"), told
+    assert f"{name} has format {version}, and this shoal reads formats up to {version - 1}" in told
+
+
+def test_files_without_a_version_are_read(here: Path) -> None:
+    """As 0.1.0 wrote them, which checkpoints said theirs of already."""
+    for path in saved(here):
+        if path.name != checkpoint.ABOUT:
+            content = json.loads(path.read_text())
+            del content[files.FORMAT]
+            path.write_text(json.dumps(content))
+    assert finished(here / "run")
+    assert main(["evaluate", "run", "--episodes", "1"]) == 0
+    assert main(["resume", "cut"]) == 0
+
+
+@pytest.mark.parametrize("version", ["1", None, True, 1.5, []])
+def test_a_version_that_is_none_is_refused(version: Any, tmp_path: Path) -> None:
+    path = tmp_path / folder.CONFIG
+    path.write_text(json.dumps({files.FORMAT: version}))
+    with pytest.raises(files.Newer, match="has format"):
+        files.read_json(path, "a run folder")
+
+
+def test_a_newer_checkpoint_is_not_passed_over_for_an_older_one(here: Path) -> None:
+    newest, *older = checkpoint.places(here / "cut")
+    assert older
+    content = json.loads((newest / checkpoint.ABOUT).read_text())
+    (newest / checkpoint.ABOUT).write_text(json.dumps(content | {files.FORMAT: 99}))
+    with pytest.raises(files.Newer):
+        shoal.resume(here / "cut", quiet=True)
+    assert newest.is_dir()
