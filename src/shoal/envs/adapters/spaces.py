@@ -68,9 +68,10 @@ class Reader:
         if value is None:
             raise Broken(f"the observation of {self.agent} is None, its space says {self.space}")
         try:
-            if self.masked:
-                keys = self.space.spaces  # type: ignore[attr-defined]
-                value = value[self.key] if self.key else {key: value[key] for key in keys}
+            if self.masked and self.key:
+                value = value[self.key]
+            elif self.masked:
+                value = {key: value[key] for key in self.space.spaces}  # type: ignore[attr-defined]
             row = np.asarray(
                 value if self.shape is not None else flatten(self.space, _kept(self.space, value))
             )
