@@ -35,9 +35,10 @@ def fitted(
     settings: Settings,
     asked: Asked,
     sides: dict[str, Spec] | None = None,
+    said: tuple[str, ...] | None = None,
 ) -> tuple[Config, list[str]]:
-    """The run, and what the user should be told of it; `sides` is who plays, where that is known
-    already."""
+    """The run, and what the user should be told of it; `sides` is who plays and `said` the game's
+    metrics, where that is known already."""
     told: list[str] = []
     for fits in (_games, _window):
         settings = _taken(settings, fits(settings), asked.settings, told)
@@ -47,7 +48,7 @@ def fitted(
     for team, (name, config) in teams.items():
         fits = algorithms.find(name).suited(config, share)
         chosen[team] = (name, _taken(config, fits, asked.teams.get(team, ()), told))
-    return Config(env, options, chosen, settings, sides), list(dict.fromkeys(told))
+    return Config(env, options, chosen, settings, sides, said=said), list(dict.fromkeys(told))
 
 
 def _taken(config: Any, fits: list[Fit], asked: Collection[str], told: list[str]) -> Any:

@@ -39,6 +39,10 @@ class Stage(Protocol):
         `keys[d,t,0]`."""
         ...
 
+    def metrics(self) -> dict[str, np.ndarray]:
+        """`[B]` by metric: what the environment says of the episodes that are over now."""
+        ...
+
     def renew(self, episodes: np.ndarray) -> None:
         """The next step opens the episodes after those `[B]`; the ones under way break off
         there."""
@@ -66,6 +70,9 @@ class HostStage:
     ) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
         faults = self.arena.step(actions)
         return self.arena.views(), self.arena.arrays["broken"], faults
+
+    def metrics(self) -> dict[str, np.ndarray]:
+        return self.arena.metrics()
 
     def renew(self, episodes: np.ndarray) -> None:
         self.arena.renew(episodes)
@@ -127,6 +134,11 @@ class HostLoop(Loop):
         self.played.renew(np.asarray(state.game["episode"]).reshape(-1))
         return super().restored(state)
 
+    @property
+    def _metrics(self) -> tuple[str, ...]:
+        """The names of what the environment says."""
+        return getattr(self.env, "metrics", ())
+
     def _shared(self, tree: Any) -> Any:
         """A copy of what all games have, as the devices share it."""
         return jax.tree.map(
@@ -159,8 +171,9 @@ class HostLoop(Loop):
             partial(_shape, self.window), (actions, records, views[next(iter(views))].first)
         )
         kept = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (carries, after))
+        said = {name: jax.ShapeDtypeStruct(done[2].shape, np.float32) for name in self._metrics}
         self.take_in = self._absorb.lower(
-            state, (streams, *done[:2], *kept, done[2]), keys, clock
+            state, (streams, *done[:2], *kept, done[2], said), keys, clock
         ).compile()
         return partial(self._run_here, iterations)
 
@@ -187,6 +200,7 @@ class HostLoop(Loop):
         streams = jax.tree.map(partial(_unfold, self.window + 1), state.views)
         done = []
         broken = np.zeros((self.window, self.games), bool)
+        said = {name: np.zeros(broken.shape, np.float32) for name in self._metrics}
         acting = self._acting(state)
         for t in range(self.window):
             seen = jax.tree.map(lambda x, t=t: x[t], streams)
@@ -196,6 +210,8 @@ class HostLoop(Loop):
                 team: action.reshape(self.games, *action.shape[2:])
                 for team, action in done[-1][0].items()
             }
+            for name, row in said.items():
+                row[t] = stage.metrics()[name]
             views, broken[t], faults = stage.step(keys_play, t, told)
             for place, now in zip(jax.tree.leaves(streams), jax.tree.leaves(views), strict=True):
                 place[t + 1] = now.reshape(place.shape[1:])
@@ -209,10 +225,12 @@ class HostLoop(Loop):
         game = self._shared({"episode": stage.episodes()})
         carries, after = jax.device_get((carries, after))
         state = state._replace(game=game, views=last, carries=after, earned=earned, key=key)
-        streams, actions, records, ended = jax.tree.map(
-            lambda x: x.swapaxes(0, 1), (streams, actions, records, ended)
+        said = {name: rows.reshape(ended.shape) for name, rows in said.items()}
+        streams, actions, records, ended, said = jax.tree.map(
+            lambda x: x.swapaxes(0, 1), (streams, actions, records, ended, said)
         )
-        return self.take_in(state, (streams, actions, records, carries, after, ended), keys, clock)
+        played = (streams, actions, records, carries, after, ended, said)
+        return self.take_in(state, played, keys, clock)
 
     def _bear(self, faults: list[Fault]) -> None:
         self.faults.extend(faults)
@@ -259,10 +277,10 @@ class HostLoop(Loop):
     def _take_in(
         self, state: TrainState, played: tuple, keys: Array, clock: Clock
     ) -> tuple[TrainState, Metrics]:
-        streams, actions, records, before, after, ended = jax.tree.map(lambda x: x[0], played)
+        streams, actions, records, before, after, ended, said = jax.tree.map(lambda x: x[0], played)
         seen = windows(self.env.teams, streams, actions, records, before, after)
         state, metrics = self.learn_from_windows(
-            without_device_axis(state), seen, ended, jax.random.wrap_key_data(keys[0]), clock
+            without_device_axis(state), seen, ended, said, jax.random.wrap_key_data(keys[0]), clock
         )
         return with_device_axis(state), metrics
 
