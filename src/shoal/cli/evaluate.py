@@ -63,6 +63,7 @@ def evaluate(args: list[str], trust: Trusting) -> int:
             "teams": teams,
         }
         facts |= {"instead": instead} if instead else {}
+        facts |= {"metrics": played.means()} if played.metrics else {}
         print(json.dumps(facts | {"length": float(played.length.mean())}))
         return 0
     print(
@@ -80,4 +81,6 @@ def evaluate(args: list[str], trust: Trusting) -> int:
             f"return of one agent {score['return']:.2f} ± {score['deviation']:.2f} between episodes"
         )
         print(f"team {team}{who}: {told}{won}")
+    for name, values in played.metrics.items():
+        print(f"{name}: {values.mean():.2f} ± {values.std():.2f} between episodes")
     return 0

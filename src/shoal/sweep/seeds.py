@@ -19,7 +19,7 @@ from ..config.config import Config
 from ..config.trust import NOTHING, Trust, needed
 from ..devices import usable
 from ..errors import ShoalError
-from ..monitor.console import tell
+from ..monitor.console import named, tell
 from ..report import figures
 from ..report.results import of_folders
 from ..report.statistics import iqm
@@ -144,6 +144,8 @@ def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Resul
         steps=sum(one["steps"] for one in summaries.values()),
         seconds=sum(one["seconds"] for one in summaries.values()),
         stopped=stopped,
+        metrics=_means(summaries, "metrics"),
+        random_metrics=_means(summaries, "random_metrics"),
     )
 
 
@@ -156,8 +158,8 @@ def _summary(run: Path) -> dict[str, Any]:
 
 
 def _means(summaries: dict[str, dict], kind: str) -> dict[str, float]:
-    teams = next(iter(summaries.values()))[kind] if summaries else {}
-    return {team: float(np.mean([one[kind][team] for one in summaries.values()])) for team in teams}
+    names = next(iter(summaries.values())).get(kind, {}) if summaries else {}
+    return {name: float(np.mean([one[kind][name] for one in summaries.values()])) for name in names}
 
 
 def _statistics(summaries: dict[str, dict]) -> dict[str, Any]:
@@ -165,6 +167,7 @@ def _statistics(summaries: dict[str, dict]) -> dict[str, Any]:
 
     teams = next(iter(summaries.values()))["scores"] if summaries else {}
     each = {team: np.array([one["scores"][team] for one in summaries.values()]) for team in teams}
+    metrics = _means(summaries, "metrics")
     return {
         "finished": len(summaries),
         "scores": {name: one["scores"] for name, one in summaries.items()},
@@ -174,6 +177,7 @@ def _statistics(summaries: dict[str, dict]) -> dict[str, Any]:
             for team, scores in each.items()
         },
         "iqm": {team: float(iqm(scores)) for team, scores in each.items()},
+        **({"metrics": metrics} if metrics else {}),
     }
 
 
@@ -205,5 +209,7 @@ def _tell(path: Path, content: dict[str, Any]) -> None:
     with console.capture() as told:
         console.print(table)
     tell(told.get().rstrip())
+    if content.get("metrics"):
+        tell(f"mean over seeds: {named(content['metrics'])}")
     done = f"{content['finished']} of {len(content['seeds'])} seeds finished"
     tell(f"{done}: {path / folder.GROUP}   curve: {path / folder.CURVE}")
