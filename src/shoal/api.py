@@ -15,6 +15,7 @@ from .config.fitting import Asked, fitted
 from .config.settings import Settings
 from .config.trust import of_files, trusted
 from .devices import setup
+from .envs.metrics import declared
 from .errors import ShoalError, nearest
 from .monitor.callbacks import Callback
 from .monitor.console import tell
@@ -25,7 +26,6 @@ from .store.summary import Result
 from .sweep.seeds import is_group
 from .sweep.seeds import resume as go_on_with_group
 from .sweep.seeds import train as run_group
-from .types import Spec
 
 __all__ = ["load", "resume", "train"]
 SETTINGS = [option.name for option in dataclasses.fields(Settings)]
@@ -142,10 +142,10 @@ def _one(
             raise ShoalError(f"neither {algorithm} nor a run has an option {option!r}{hint}")
     tuned = presets.sides({"": name}, env_id, preset)
     env = tuned.env | env
-    sides = opened(env_id, env, fill(Settings, tuned.settings | settings, "a run")).teams
-    everyone = {team: (name, tuned.teams[""] | argument | own) for team in sides}
+    game = opened(env_id, env, fill(Settings, tuned.settings | settings, "a run"))
+    everyone = {team: (name, tuned.teams[""] | argument | own) for team in game.teams}
     asked = Asked(settings, dict.fromkeys(everyone, (*argument, *own)))
-    return _made(tuned, asked, env_id, everyone, env, settings, sides)
+    return _made(tuned, asked, env_id, everyone, env, settings, game)
 
 
 def _several(
@@ -182,10 +182,11 @@ def _made(
     teams: dict[str, Any],
     env: dict[str, Any],
     settings: dict,
-    sides: dict[str, Spec] | None = None,
+    game: Any = None,
 ) -> tuple[Config, list[str]]:
-    """The run, with what is merely too large fitted to it."""
-    config, told = fitted(*parts(env_id, teams, env, tuned.settings | settings), asked, sides)
+    """The run, with what is merely too large fitted to it; `game` is what was opened already."""
+    known = (game.teams, declared(game)) if game else (None, None)
+    config, told = fitted(*parts(env_id, teams, env, tuned.settings | settings), asked, *known)
     note = presets.note(tuned.used, env_id, "preset=False")
     return config, [note, *told] if note else told
 

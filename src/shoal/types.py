@@ -196,6 +196,8 @@ class Results(NamedTuple):
     ended: Array  # [T,B] bool: this step opened a new episode, the one before it had ended
     # [T,B] by team: one agent's mean return of the episode that ended there
     returns: dict[str, Array]
+    # [T,B] by name: what the environment says of it (`envs/metrics.py`)
+    metrics: dict[str, Array] = {}
 
 
 class Share(NamedTuple):

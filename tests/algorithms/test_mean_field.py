@@ -117,7 +117,7 @@ def test_trap_18_on_policy_a_window_goes_on_where_the_last_one_ended():
         game, views = CROWD.reset(key, 3)
         now, windows = Play(game, views, {TEAM: algorithm.carry(learner, 3)}), []
         for k in range(2):
-            now, seen = collect(
+            now, seen, _ = collect(
                 CROWD,
                 {TEAM: algorithm},
                 {TEAM: learner},

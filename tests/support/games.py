@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from helpers import TEAM
 from jax import Array
 
-from shoal.envs.native.probes import Endless, Tiny
+from shoal.envs.native.probes import Endless, Identity, Quiz, Tiny
 from shoal.types import Box, Discrete, Spec
 
 SIDE, DEPTH = 6, 2
@@ -79,3 +79,35 @@ class Opposed(Endless):
 
     def reward(self, world: Array) -> dict[str, Array]:
         return {TEAM: world * jnp.array([[1.0], [-1.0]])}
+
+
+class Tallied(NamedTuple):
+    """The identity game, and how many answers were right so far."""
+
+    quiz: Quiz
+    right: Array  # [B] of all agents
+
+
+@dataclass(frozen=True)
+class Scored(Identity):
+    """Says of an episode how many answers were right, which is what all agents earned together, and
+    whether those were most."""
+
+    name = "test/scored"
+    metrics: ClassVar[tuple[str, ...]] = ("right", "agent/won")
+
+    def start(self, key: Array, games: int) -> Tallied:  # type: ignore[override]
+        return Tallied(super().start(key, games), jnp.zeros(games))
+
+    def advance(self, key: Array, world: Tallied, actions: dict[str, Array]) -> Tallied:  # type: ignore[override]
+        quiz = super().advance(key, world.quiz, actions)
+        return Tallied(quiz, world.right + quiz.earned.sum(0))
+
+    def observe(self, world: Tallied) -> dict[str, Array]:  # type: ignore[override]
+        return super().observe(world.quiz)
+
+    def reward(self, world: Tallied) -> dict[str, Array]:  # type: ignore[override]
+        return super().reward(world.quiz)
+
+    def episode_metrics(self, world: Tallied) -> dict[str, Array]:
+        return {"right": world.right, "agent/won": 2 * world.right > self.n * self.length}

@@ -208,7 +208,7 @@ def studied(
 
         def step(state: tuple, key: Array) -> tuple:
             play, memory = state
-            play, seen = collect(env, players, learners, play, key, clock(), 10)
+            play, seen, _ = collect(env, players, learners, play, key, clock(), 10)
             return (play, algorithm.remember(memory, seen[team])), seen[team]
 
         (_, memory), seen = jax.lax.scan(

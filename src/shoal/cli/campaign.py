@@ -41,6 +41,9 @@ class Campaign:
     """The campaign's folder."""
     at_once: int = 0
     """Runs side by side; 0 is one on each core."""
+    metric: str = ""
+    """Metric of the environments that the report takes as the score, such as won; empty takes the
+    return of one agent."""
 
     def __post_init__(self) -> None:
         if self.at_once < 0:
@@ -52,7 +55,7 @@ def campaign(args: list[str], trust: Trusting) -> int:
     setup()
     how, names, options = _own(args)
     folder, plan = _planned(how, names, options, trust.files)
-    plan = planning.checked(plan)
+    plan = planning.checked(plan, how.metric)
     planning.save(plan, folder)
     jobs = plan.jobs(folder)
     done = sum(processes.finished(job.path) for job in jobs)
@@ -63,7 +66,7 @@ def campaign(args: list[str], trust: Trusting) -> int:
         flag = max(needed(pair.config) for pair in plan.pairs)
         print(f"stopped: `shoal campaign {folder}{flag}` goes on", flush=True)
         return 130
-    return publish(of_campaign(folder, plan), folder)
+    return publish(of_campaign(folder, plan, how.metric), folder)
 
 
 def _side_by_side(plan: Plan) -> int:
@@ -106,10 +109,10 @@ def _planned(
             f"say what to train on what: {CAMPAIGN}, or shoal campaign <folder or .toml file>"
         )
     if len(names) == 1 and (Path(names[0]) / planning.FILE).exists():
-        if options or how != replace(Campaign(), at_once=how.at_once):
+        if options or how != replace(Campaign(), at_once=how.at_once, metric=how.metric):
             raise ShoalError(
                 f"{names[0]} says all itself: shoal campaign {names[0]}, and"
-                f" nothing else but --at-once"
+                f" nothing else but --at-once and --metric"
             )
         return Path(names[0]), planning.load(Path(names[0]), trust)
     if len(names) == 1 and not names[0].endswith(".toml"):

@@ -64,6 +64,7 @@ class Played(NamedTuple):
     player: Player
     teams: dict[str, dict[str, float]]
     length: float  # of an episode, in the mean
+    metrics: dict[str, float]  # the environment's own, in the mean
 
 
 def evaluate(args: list[str], trust: Trusting) -> int:
@@ -86,6 +87,7 @@ def evaluate(args: list[str], trust: Trusting) -> int:
     if how.json:
         facts = {"run": run} | how.facts | {"teams": played.teams}
         facts |= {"instead": instead} if instead else {}
+        facts |= {"metrics": played.metrics} if played.metrics else {}
         print(json.dumps(facts | {"length": played.length}))
         return 0
     config = played.player.config
@@ -95,6 +97,8 @@ def evaluate(args: list[str], trust: Trusting) -> int:
     )
     for team, score in played.teams.items():
         print(_sentence(team, score, instead.get(team, "")))
+    for name, value in played.metrics.items():
+        print(f"{name}: {value:.2f}")
     return 0
 
 
@@ -110,7 +114,7 @@ def _played(player: Player, how: Evaluation) -> Played:
     }
     for team, shares in outcomes(played).items():
         teams[team] |= shares
-    return Played(player, teams, float(played.length.mean()))
+    return Played(player, teams, float(played.length.mean()), played.means())
 
 
 def _sentence(team: str, score: dict[str, float], instead: str) -> str:
@@ -213,6 +217,7 @@ def _as_json(
             "teams": played.teams,
             "length": played.length,
         }
+        | ({"metrics": played.metrics} if played.metrics else {})
         for member, played in done
     ]
     means = [

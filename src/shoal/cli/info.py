@@ -18,6 +18,7 @@ from ..config.settings import Settings
 from ..envs import GAMES, find, make
 from ..envs.adapters.options import AdapterOptions
 from ..envs.host.match import Hosted
+from ..envs.metrics import declared
 from ..envs.native.grid import GridGame
 from ..errors import ShoalError, nearest
 from ..nets.torsos import TORSOS
@@ -152,6 +153,7 @@ def _about_game(name: str) -> str:
                 f"{name}: an environment from outside, played {kind}",
                 "",
                 *sides(game.teams),
+                *_metrics(game),
                 "",
                 *about,
             ]
@@ -162,9 +164,14 @@ def _about_game(name: str) -> str:
     lines.append("")
     steps = f"At most {game.limit} steps per episode."
     choices = _table(options(type(game), "env.", game))
-    return "\n".join(
-        [*lines, *sides(game.teams), steps, "", "Options (--env.option value)", *choices]
-    )
+    lines += [*sides(game.teams), *_metrics(game), steps]
+    return "\n".join([*lines, "", "Options (--env.option value)", *choices])
+
+
+def _metrics(game: Any) -> list[str]:
+    """What a game says about an episode, if it says anything."""
+    names = declared(game)
+    return [f"Metrics of an episode: {', '.join(names)}."] if names else []
 
 
 def sides(teams: dict[str, Spec]) -> list[str]:

@@ -35,6 +35,9 @@ class Report:
     """Patterns of the algorithms to take."""
     envs: str = ""
     """Patterns of the environments to take."""
+    metric: str = ""
+    """Metric of the environments that is the score, such as won; empty takes the return of one
+    agent."""
 
     def wants(self, run: Run) -> bool:
         """Whether it is to be reported."""
@@ -63,7 +66,8 @@ def report(args: list[str], trust: Trusting) -> int:
             raise ShoalError(f"there is no folder {folder}: say a folder that runs are in")
     if len(folders) > 1 and not how.out:
         raise ShoalError("say where a report on several folders goes: --out <folder>")
-    return publish(of_folders(folders, how.wants), Path(how.out) if how.out else folders[0])
+    study = of_folders(folders, how.wants, how.metric)
+    return publish(study, Path(how.out) if how.out else folders[0])
 
 
 def publish(study: Study, folder: Path) -> int:

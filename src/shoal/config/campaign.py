@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import files
+from ..envs.metrics import meant
 from ..errors import ShoalError, nearest
 from .compose import assemble
 from .settings import numbers as numbers
@@ -55,6 +56,8 @@ class Pair:
     seeds: list[int]
     # what its runs may play; never what a file says
     trust: Trust = field(default=NOTHING, compare=False)
+    # what its environment says about an episode; saved with its runs
+    metrics: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -89,7 +92,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         pairs = [
-            {name: value for name, value in vars(pair).items() if name != "trust"}
+            {name: value for name, value in vars(pair).items() if name in SAVED}
             for pair in self.pairs
         ]
         return {"pairs": pairs, "scales": self.scales}
@@ -135,12 +138,18 @@ def made(
                 raise ShoalError(f"{algorithm}{means} on {env}: {error}") from None
             saved = config.to_json()
             own = words.only(saved)
-            pairs.append(Pair(algorithm, env, args, plain(saved), seeds, own))
+            pairs.append(Pair(algorithm, env, args, plain(saved), seeds, own, config.metrics))
     return Plan(pairs)
 
 
-def checked(plan: Plan) -> Plan:
-    """The plan, if its runs can be compared and told apart."""
+def checked(plan: Plan, metric: str = "") -> Plan:
+    """The plan, if its runs can be compared, also by that metric, and told apart."""
+    for pair in plan.pairs:
+        if metric and not meant(metric, pair.metrics):
+            raise ShoalError(
+                f"{pair.env} has no metric {metric!r}{nearest(metric, pair.metrics)}: it has"
+                f" {', '.join(pair.metrics) or 'none'}"
+            )
     for env in dict.fromkeys(pair.env for pair in plan.pairs):
         _same_grid(env, [(pair.algorithm, pair.grid) for pair in plan.pairs if pair.env == env])
     tasks = list(dict.fromkeys(name for pair in plan.pairs for name in _scaled(pair)))
@@ -206,7 +215,8 @@ def load(folder: Path, trust: Trust = NOTHING, again: Collection[tuple[str, str]
             _refuse_own(pair.args)
             with files.errors_name(folder / FILE):
                 config, _ = assemble(pair.args, trust, trust)
-            pair = dataclasses.replace(pair, trust=trust.only(config.to_json()))
+            own = trust.only(config.to_json())
+            pair = dataclasses.replace(pair, trust=own, metrics=config.metrics)
         pairs.append(pair)
     return dataclasses.replace(plan, pairs=pairs)
 

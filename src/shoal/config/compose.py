@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from .. import algorithms, envs
+from ..envs.metrics import declared
 from ..errors import ShoalError, nearest
 from ..files import errors_name, read_json
 from . import presets
@@ -100,11 +101,11 @@ def _one(env: str, name: str, args: list[str], preset: bool) -> tuple[Config, st
     title = f"Train {name} on {env}. {_examples(name, env)}"
     read, _, asked = _read(parts, {}, args, f"shoal train {name} {env}", title)
     options = dataclasses.asdict(read.env) if env_part else options
-    sides = opened(env, options, read.run).teams
-    teams = {team: (name, read.algorithm) for team in sides}
+    game = opened(env, options, read.run)
+    teams = {team: (name, read.algorithm) for team in game.teams}
     # flags of both have no prefix
     asked = Asked(asked.settings, dict.fromkeys(teams, (*asked.settings, *own)))
-    config, notes = fitted(env, options, teams, read.run, asked, sides)
+    config, notes = fitted(env, options, teams, read.run, asked, game.teams, declared(game))
     return config, _note(presets.note(tuned.used, env, NO_PRESET), notes)
 
 
@@ -114,7 +115,8 @@ def _several(
     """An algorithm per team: options of a team are prefixed by its name, and each may have its
     preset."""
     env_part, options, args = _env(env, {}, args)
-    sides = told = opened(env, options, _watching(args)).teams
+    game = opened(env, options, _watching(args))
+    sides = game.teams
     for team in teams:
         if team not in sides:
             raise ShoalError(
@@ -130,7 +132,7 @@ def _several(
     found, own = _found(names)
     tuned = presets.sides(found, env, preset)
     env_part, options, _ = _env(env, tuned.env | options, [])
-    told = None if tuned.env or env_part else told  # who plays may change with options
+    known = not tuned.env and not env_part  # who plays may change with options
     parts = {"run": (fill(Settings, tuned.settings, "a run"), True), **env_part}
     defaults = {
         team: fill(algorithms.find(name).Config, tuned.teams[team] | own[team], name)
@@ -140,7 +142,8 @@ def _several(
     read, configs, asked = _read(parts, defaults, args, f"shoal train … {env}", title)
     chosen = {team: (name, configs[team]) for team, name in found.items()}
     options = dataclasses.asdict(read.env) if env_part else options
-    config, notes = fitted(env, options, chosen, read.run, asked, told)
+    told = (sides, declared(game)) if known else (None, None)
+    config, notes = fitted(env, options, chosen, read.run, asked, *told)
     return config, _note(presets.note(tuned.used, env, NO_PRESET), notes)
 
 

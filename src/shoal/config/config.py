@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,6 +21,7 @@ from .. import algorithms, envs
 from ..algorithms import Algorithm
 from ..devices import choices, usable
 from ..envs.host.match import Hosted
+from ..envs.metrics import checked, declared
 from ..errors import ShoalError, nearest
 from ..types import Clock, Discrete, Share, Spec
 from .fields import WHOLE, bounded, entry, fill
@@ -42,6 +44,8 @@ class Config:
     origins: dict[str, Any] = field(default_factory=dict, compare=False)
     # less than everything if a file named the environment
     trust: Trust = field(default=EVERYTHING, compare=False)
+    # the metrics of a game from outside, if saved
+    said: tuple[str, ...] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         self._check_teams()
@@ -73,17 +77,23 @@ class Config:
                 raise ShoalError(
                     f"{name} is set by a {algorithms.find(name).Config.__name__}, not {config!r}"
                 )
-        if self.settings.best not in ("", *self.sides):
-            hint = nearest(self.settings.best, self.sides)
-            raise ShoalError(
-                f"best must be a team of {self.env}, not"
-                f" {self.settings.best!r}{hint}: it has {sides}"
-            )
+        self._check_best()
         for team in self.sides:
             if team not in self.teams:
                 raise ShoalError(
                     f"team {team!r} of {self.env} has no algorithm: its teams are {sides}"
                 )
+
+    def _check_best(self) -> None:
+        best = self.settings.best
+        if best in ("", *self.sides) or best in self.metrics:
+            return
+        known = [*self.sides, *self.metrics]
+        what = "a team or a metric" if self.metrics else "a team"
+        raise ShoalError(
+            f"best must be {what} of {self.env}, not {best!r}{nearest(best, known)}: it has"
+            f" {', '.join(known)}"
+        )
 
     @cached_property
     def sides(self) -> dict[str, Spec]:
@@ -92,10 +102,15 @@ class Config:
         return self.told or self.game.teams
 
     @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """What the game says about an episode, by name: as it was saved, else as the game says."""
+        return declared(self.game) if self.said is None else self.said
+
+    @cached_property
     def game(self) -> Any:
         """To be played: the one place where what a config names becomes code that runs."""
         self.trust.check(self.env, self.options)
-        game = opened(self.env, self.options, self.settings, self.told)
+        game = opened(self.env, self.options, self.settings, self.told, self.said)
         if self.told and not isinstance(game, Hosted) and game.teams != self.told:
             raise ShoalError(
                 f"{self.env} is not what it was when this was saved: install the version of then"
@@ -179,8 +194,15 @@ class Config:
             "env": self.env,
             "options": self.options,
             "teams": teams,
+            **({"metrics": list(self._saved)} if self._saved else {}),
             "settings": dataclasses.asdict(self.settings),
         }
+
+    @property
+    def _saved(self) -> tuple[str, ...]:
+        """The metrics that are saved: of a game from outside, as far as they are known."""
+        known = self.said is not None or not self.told
+        return self.metrics if known and self.env not in envs.GAMES else ()
 
     @classmethod
     def from_json(cls, plain: Any, trust: Trust = NOTHING) -> Config:
@@ -218,7 +240,9 @@ class Config:
         settings = entry(plain, "settings", dict)
         env = entry(plain, "env", str)
         made = parts(env, teams, options, settings, playing)
-        return cls(*made, None if envs.ours(env) else told or None, origins, trust)
+        native = bool(envs.ours(env))
+        said = None if native else _said(env, plain, teams)
+        return cls(*made, None if native else told or None, origins, trust, said)
 
     @classmethod
     def build(
@@ -228,14 +252,20 @@ class Config:
         options: dict,
         settings: dict,
         told: dict[str, Spec] | None = None,
+        said: tuple[str, ...] | None = None,
     ) -> Config:
         """From plain values, as a caller gives them; `told` is who plays, where that is known."""
         made = parts(env, teams, options, settings)
-        return cls(*made, None if envs.ours(env) else told or None)
+        native = bool(envs.ours(env))
+        return cls(*made, None if native else told or None, said=None if native else said)
 
 
 def opened(
-    env: str, options: dict[str, Any], settings: Settings, told: dict[str, Spec] | None = None
+    env: str,
+    options: dict[str, Any],
+    settings: Settings,
+    told: dict[str, Spec] | None = None,
+    said: tuple[str, ...] | None = None,
 ) -> Any:
     """A game as a run opens it: one on the host with the run's patience, in this process only if
     that was asked for."""
@@ -243,7 +273,7 @@ def opened(
     if not isinstance(game, Hosted):
         return game
     return dataclasses.replace(
-        game, told=told, patience=settings.patience, watched=settings.workers != 0
+        game, told=told, said=said, patience=settings.patience, watched=settings.workers != 0
     )
 
 
@@ -269,6 +299,14 @@ def parts(
         for team, (name, own) in teams.items()
     }
     return env, options, chosen, fill(Settings, settings, "a run")
+
+
+def _said(env: str, plain: dict[str, Any], teams: Collection[str]) -> tuple[str, ...] | None:
+    """The metrics that were saved. An environment on the host whose config names none says none; a
+    compiled game is asked."""
+    if "metrics" in plain:
+        return checked(plain["metrics"], teams, env)
+    return None if env.partition(":")[0] in COMPILED else ()
 
 
 def _spec(team: str, plain: Any) -> Spec:

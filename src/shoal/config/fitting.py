@@ -35,11 +35,12 @@ def fitted(
     settings: Settings,
     asked: Asked,
     sides: dict[str, Spec] | None = None,
+    said: tuple[str, ...] | None = None,
 ) -> tuple[Config, list[str]]:
-    """The run, and what the user should be told of it; `sides` is who plays, where that is known
-    already."""
+    """The run, and what the user should be told of it; `sides` is who plays and `said` the game's
+    metrics, where that is known already."""
     chosen, settings, told = fits(teams, settings, asked)
-    return Config(env, options, chosen, settings, sides), told
+    return Config(env, options, chosen, settings, sides, said=said), told
 
 
 def refitted(config: Config, settings: Settings, asked: Asked) -> tuple[Config, list[str]]:

@@ -67,8 +67,8 @@ class Settings:
     keep: int = 2
     """Checkpoints to keep, the newest."""
     best: str = ""
-    """Team whose score in evaluations decides which policy is kept as the best; empty takes the
-    first that learns."""
+    """Team, or metric of the environment, whose score in evaluations decides which policy is kept
+    as the best; empty takes the first team that learns."""
     track: str = ""
     """Also log to wandb, to mlflow or to both: wandb,mlflow."""
     project: str = "shoal"

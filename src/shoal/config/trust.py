@@ -25,7 +25,8 @@ PACKAGES = {  # prefix -> packages whose modules it may import
     "pz": ("pettingzoo", "mpe2", "magent2", "gymnasium_robotics"),
     "gym": ("gymnasium", "gymnasium_robotics", "lbforaging", "rware", "ale_py", "minigrid"),
 }
-ADAPTERS_OWN = ("teams",)  # options that never reach an environment, and may hold any text
+# options that never reach an environment, and may hold any text
+ADAPTERS_OWN = ("teams", "metrics")
 # An option of such a name, or a text with such a sign, may lead to a file or to a module.
 TELLING = re.compile(r"path|dir|file|module|class|entry|import|script|command|url", re.IGNORECASE)
 LEADING = re.compile(r"[/\\:.~$]")

@@ -18,10 +18,15 @@ class Episodes(NamedTuple):
 
     returns: dict[str, np.ndarray]  # team -> [episodes,N] undiscounted, each agent's own
     length: np.ndarray  # [episodes]
+    metrics: dict[str, np.ndarray] = {}  # by metric: [episodes] what the environment says
 
     def score(self) -> dict[str, float]:
         """Mean return of one agent, by team."""
         return {team: float(rows.mean()) for team, rows in self.returns.items()}
+
+    def means(self) -> dict[str, float]:
+        """Mean of each metric of the environment over the episodes."""
+        return {name: float(values.mean()) for name, values in self.metrics.items()}
 
 
 class Endless(ShoalError):

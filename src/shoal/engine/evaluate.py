@@ -12,11 +12,12 @@ from jax import Array
 
 from ..algorithms.base import Algorithm
 from ..config.settings import Settings
-from ..envs.game import Env
+from ..envs.game import Env, measure
 from ..envs.host.arena import Alone
 from ..envs.host.faults import Fault
 from ..envs.host.match import Hosted
 from ..envs.host.watched import never
+from ..envs.metrics import refuse_nonsense
 from ..types import Clock
 from .episodes import DEFAULT, Endless, Episodes, aloud
 from .host_evaluate import HostEvaluator
@@ -33,6 +34,7 @@ class Tally(NamedTuple):
     returns: dict[str, Array]  # [B,N]
     length: Array  # [B]
     over: Array  # [B] bool
+    metrics: dict[str, Array]  # [B] by metric: of episodes that are over
 
 
 class Evaluator:
@@ -62,13 +64,14 @@ class Evaluator:
     ) -> Episodes:
         """`seed` alone decides the games: equal seeds face equal games. It is too short to be
         halted."""
-        played: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
+        played: list[Episodes] = []
         for key in self._keys(seed):
-            returns, length, over = jax.device_get(self._run(learners, key, clock))
-            self._ended(over)
-            played.append((returns, length))
-        returns, length = jax.tree.map(lambda *rows: np.concatenate(rows)[: self.episodes], *played)
-        return Episodes(returns, length)
+            end = jax.device_get(self._run(learners, key, clock))
+            self._ended(end[-1])
+            played.append(Episodes(*end[:-1]))
+        rows = jax.tree.map(lambda *rows: np.concatenate(rows)[: self.episodes], *played)
+        refuse_nonsense(rows.metrics, self._name)
+        return rows
 
     def instants(
         self, learners: dict[str, Any], seed: int, clock: Clock
@@ -86,11 +89,14 @@ class Evaluator:
     def close(self) -> None:
         """Nothing is held."""
 
+    @property
+    def _name(self) -> str:
+        return getattr(self.env, "name", type(self.env).__name__)
+
     def _ended(self, over: np.ndarray) -> None:
         """Refuse a round of games of which one has not come to its end."""
         if not over.all():
-            name = getattr(self.env, "name", type(self.env).__name__)
-            raise Endless(name, int(np.argmin(over)), self.longest, "give the game a limit")
+            raise Endless(self._name, int(np.argmin(over)), self.longest, "give the game a limit")
 
     def _keys(self, seed: int) -> Array:
         """One for each time that all games are played."""
@@ -99,13 +105,13 @@ class Evaluator:
 
     def _play(
         self, learners: dict[str, Any], key: Array, clock: Clock
-    ) -> tuple[dict[str, Array], Array, Array]:
+    ) -> tuple[dict[str, Array], Array, dict[str, Array], Array]:
         end = jax.lax.while_loop(
             lambda tally: ~tally.over.all() & (tally.length.max() <= self.longest),
             lambda tally: self._step(learners, clock, tally)[0],
             self._open(learners, key),
         )
-        return end.returns, end.length, end.over
+        return end.returns, end.length, end.metrics, end.over
 
     def _open(self, learners: dict[str, Any], key: Array) -> Tally:
         key, key_reset = jax.random.split(key)
@@ -121,6 +127,7 @@ class Evaluator:
             nothing,
             jnp.zeros(self.games, jnp.int32),
             jnp.zeros(self.games, bool),
+            jax.tree.map(jnp.zeros_like, measure(self.env, game, self.games)),
         )
 
     def _step(
@@ -138,7 +145,12 @@ class Evaluator:
             team: tally.returns[team] + view.reward * going[:, None]
             for team, view in play.views.items()
         }
-        return Tally(play, key, returns, tally.length + going, over), actions
+        ended = first & ~tally.over
+        said = measure(self.env, tally.play.game, self.games)
+        metrics = {
+            name: jnp.where(ended, value, tally.metrics[name]) for name, value in said.items()
+        }
+        return Tally(play, key, returns, tally.length + going, over, metrics), actions
 
 
 def evaluator(

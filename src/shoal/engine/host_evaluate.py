@@ -71,10 +71,7 @@ class HostEvaluator:
             np.arange(self.games) >= self.episodes - (rounds - 1) * self.games
         )
         rows = self._play(self.arenas[seed], learners, seed, clock, share, halted)
-        returns, length = jax.tree.map(
-            lambda row: row.reshape(-1, *row.shape[2:])[: self.episodes], rows
-        )
-        return Episodes(returns, length)
+        return jax.tree.map(lambda row: row.reshape(-1, *row.shape[2:])[: self.episodes], rows)
 
     def close(self) -> None:
         """End the games."""
@@ -89,7 +86,7 @@ class HostEvaluator:
         clock: Clock,
         share: np.ndarray,
         halted: Callable[[], bool],
-    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    ) -> Episodes:
         """Rows `[K,B,…]` of each game's first `share [B]` episodes; one that breaks is played
         again."""
         before = len(self.faults)
@@ -109,6 +106,7 @@ class HostEvaluator:
             for team, spec in self.env.teams.items()
         }
         lengths = np.zeros((share.max(), self.games), int)
+        metrics = {name: np.zeros((share.max(), self.games)) for name in self.env.metrics}
         done = np.zeros(self.games, int)
         step = 0
         self._look(arena, done, done < share, rows)
@@ -139,9 +137,11 @@ class HostEvaluator:
                 rows[team][at] = np.where(anew[:, None], 0.0, earned)
             self._look(arena, at[0], going, rows)
             ended = arena.arrays["over"] & going
+            for name, said in arena.metrics().items():
+                metrics[name][at] = np.where(ended, said, metrics[name][at])
             self._wait_for(np.where(going & ~ended, lengths[at], 0), bool(ended.any()))
             done += ended
-        return rows, lengths
+        return Episodes(rows, lengths, metrics)
 
     def _wait_for(self, taken: np.ndarray, progress: bool) -> None:
         """Tell of an episode that has not ended after many steps `[B]`, and give up after too

@@ -42,6 +42,10 @@ class Stage(Protocol):
         `keys[d,t,0]`."""
         ...
 
+    def metrics(self) -> dict[str, np.ndarray]:
+        """`[B]` by metric: what the environment says of the episodes that are over now."""
+        ...
+
     def renew(self, episodes: np.ndarray) -> None:
         """The next step opens the episodes after those `[B]`; the ones under way break off
         there."""
@@ -72,6 +76,9 @@ class HostStage:
         faults = self.arena.step(actions)
         return self.arena.views(), self.arena.arrays["broken"], faults
 
+    def metrics(self) -> dict[str, np.ndarray]:
+        return self.arena.metrics()
+
     def renew(self, episodes: np.ndarray) -> None:
         self.arena.renew(episodes)
 
@@ -91,6 +98,7 @@ class Played(NamedTuple):
     carries: dict[str, Any]  # [D,B/D,…] at instant 0
     carries_end: dict[str, Any]  # [D,B/D,…] and at instant T
     ended: Array  # [D,T,B/D] bool: an episode ended just before
+    said: dict[str, Array]  # [D,T,B/D] by metric: what the environment says of it
 
 
 @dataclass(eq=False)
@@ -143,6 +151,11 @@ class HostLoop(Loop):
         self.opened.renew(np.asarray(state.game["episode"]).reshape(-1))
         return super().restored(state)
 
+    @property
+    def _metrics(self) -> tuple[str, ...]:
+        """The names of what the environment says."""
+        return getattr(self.env, "metrics", ())
+
     def _shared(self, tree: Any) -> Any:
         """A copy of `[B,…]` arrays as `[D,B/D,…]`."""
         return jax.tree.map(
@@ -174,7 +187,9 @@ class HostLoop(Loop):
         first = views[next(iter(views))].first
         done = jax.tree.map(partial(_shape, self.window), (actions, records, first))
         kept = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (carries, after))
-        played = Played(streams, done[0], done[1], kept[0], kept[1], done[2])
+        flat: Any = jax.ShapeDtypeStruct(done[2].shape, np.float32)
+        said = dict.fromkeys(self._metrics, flat)
+        played = Played(streams, done[0], done[1], kept[0], kept[1], done[2], said)
         self.learn = self._learning_program.lower(state, played, keys, clock).compile()
         return partial(self._run_here, iterations)
 
@@ -201,6 +216,7 @@ class HostLoop(Loop):
         streams = jax.tree.map(partial(_unfold, self.window + 1), state.views)
         done = []
         broken = np.zeros((self.window, self.games), bool)
+        said = {name: np.zeros(broken.shape, np.float32) for name in self._metrics}
         acting = self._acting(state)
         for t in range(self.window):
             seen = at(streams, t)
@@ -210,6 +226,8 @@ class HostLoop(Loop):
                 team: action.reshape(self.games, *action.shape[2:])
                 for team, action in done[-1][0].items()
             }
+            for name, row in said.items():
+                row[t] = stage.metrics()[name]
             views, broken[t], faults = stage.step(keys_play, t, by_game)
             for place, now in zip(jax.tree.leaves(streams), jax.tree.leaves(views), strict=True):
                 place[t + 1] = now.reshape(place.shape[1:])
@@ -223,10 +241,11 @@ class HostLoop(Loop):
         game = self._shared({"episode": stage.episodes()})
         carries, after = jax.device_get((carries, after))
         state = state._replace(game=game, views=last, carries=after, earned=earned, key=key)
-        streams, actions, records, ended = jax.tree.map(
-            lambda x: x.swapaxes(0, 1), (streams, actions, records, ended)
+        said = {name: rows.reshape(ended.shape) for name, rows in said.items()}
+        streams, actions, records, ended, said = jax.tree.map(
+            lambda x: x.swapaxes(0, 1), (streams, actions, records, ended, said)
         )
-        played = Played(streams, actions, records, carries, after, ended)
+        played = Played(streams, actions, records, carries, after, ended, said)
         return self.learn(state, played, keys, clock)
 
     def _tolerate(self, faults: list[Fault]) -> None:
@@ -282,7 +301,12 @@ class HostLoop(Loop):
             self.env.teams, own.streams, own.actions, own.records, own.carries, own.carries_end
         )
         state, metrics = self.learn_from_windows(
-            without_device_axis(state), seen, own.ended, jax.random.wrap_key_data(keys[0]), clock
+            without_device_axis(state),
+            seen,
+            own.ended,
+            own.said,
+            jax.random.wrap_key_data(keys[0]),
+            clock,
         )
         return with_device_axis(state), metrics
 

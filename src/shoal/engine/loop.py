@@ -40,6 +40,7 @@ class Metrics(NamedTuple):
     returns: dict[str, Array]
     each: dict[str, Array]  # [N] by team: the same of every agent; of large teams [1]
     learning: dict[str, dict[str, Array]]  # by team: metrics of its algorithm
+    own: dict[str, Array] = {}  # [] by metric: what the environment says of them, summed
 
 
 @dataclass(eq=False)
@@ -193,7 +194,7 @@ class Loop:
         )
         clock = self.clock(state.steps)
         play = Play(state.game, state.views, state.carries)
-        play, windows = collect(
+        play, windows, said = collect(
             self.env, self.algorithms, state.learners, play, key_play, clock, self.window
         )
         # an opening view: an episode ended just before
@@ -201,13 +202,19 @@ class Loop:
         state = state._replace(
             game=play.game, views=play.views, carries=play.carries, key=jax.random.key_data(key)
         )
-        return self.learn_from_windows(state, windows, ended, keys, clock)
+        return self.learn_from_windows(state, windows, ended, said, keys, clock)
 
     def learn_from_windows(
-        self, state: TrainState, windows: dict[str, Window], ended: Array, keys: Any, clock: Clock
+        self,
+        state: TrainState,
+        windows: dict[str, Window],
+        ended: Array,
+        said: dict[str, Array],
+        keys: Any,
+        clock: Clock,
     ) -> tuple[TrainState, Metrics]:
         """Remember what was played and learn from it; `ended [T,B]` where an episode ended just
-        before."""
+        before, `said [T,B]` what the environment says of it, by metric."""
         learners: dict[str, Any] = {}
         memories: dict[str, Any] = {}
         learning: dict[str, dict[str, Array]] = {}
@@ -219,11 +226,14 @@ class Loop:
         fresh = next(iter(windows.values())).valid
         steps = state.steps + total(fresh.sum(dtype=jnp.uint32))
         earned, results, own = tally(state.earned, windows, ended)
+        results = results._replace(metrics=said)
         for team, algorithm in self.algorithms.items():
             learners[team], met = algorithm.meet(learners[team], learners, results)
             learning[team] = learning[team] | met
         returns = {team: (value * ended).sum() for team, value in results.returns.items()}
-        episodes, returns = total((ended.sum(dtype=jnp.float32), returns))
+        # what it says elsewhere may be anything
+        said = {name: jnp.where(ended, value, 0.0).sum() for name, value in said.items()}
+        episodes, returns, said = total((ended.sum(dtype=jnp.float32), returns, said))
         each = total({team: (value * ended[..., None]).sum((0, 1)) for team, value in own.items()})
         carries = {
             team: algorithm.keep(learners[team], state.carries[team])
@@ -232,7 +242,7 @@ class Loop:
         state = state._replace(
             learners=learners, memories=memories, carries=carries, earned=earned, steps=steps
         )
-        return state, Metrics(steps, episodes, returns, each, learning)
+        return state, Metrics(steps, episodes, returns, each, learning, said)
 
 
 def without_device_axis(state: TrainState) -> TrainState:

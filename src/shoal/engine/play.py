@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..algorithms.base import Algorithm
-from ..envs.game import Env
+from ..envs.game import Env, measure
 from ..nets.inputs import as_input
 from ..types import Clock, Spec, View, Window
 
@@ -31,14 +32,26 @@ def collect(
     key: Array,
     clock: Clock,
     steps: int,
-) -> tuple[Play, dict[str, Window]]:
-    """Play on for `steps` steps, exploring."""
-    step = partial(play_step, env, algorithms, learners, clock, False)
+) -> tuple[Play, dict[str, Window], dict[str, Array]]:
+    """Play on for `steps` steps, exploring; also the environment's metrics `[T,B]` at the instants
+    before the steps."""
+    step = partial(_measured_step, env, partial(play_step, env, algorithms, learners, clock, False))
     # all at once: inside the scan splitting would cost as much as a step
     keys = jax.random.split(key, (steps, 1 + len(algorithms)))
-    after, (views, actions, records) = jax.lax.scan(step, play, keys)
+    after, ((views, actions, records), said) = jax.lax.scan(step, play, keys)
     streams = jax.tree.map(lambda past, now: jnp.concatenate([past, now[None]]), views, after.views)
-    return after, windows(env.teams, streams, actions, records, play.carries, after.carries)
+    seen = windows(env.teams, streams, actions, records, play.carries, after.carries)
+    return after, seen, said
+
+
+def _measured_step(
+    env: Env, step: Callable[[Play, Any], tuple[Play, Any]], play: Play, keys: Any
+) -> tuple[Play, Any]:
+    """A step, and what the environment says of its episodes before it: the step that opens an
+    episode follows the final state of the one before."""
+    after, played = step(play, keys)
+    games = next(iter(play.views.values())).first.shape[0]
+    return after, (played, measure(env, play.game, games))
 
 
 def windows(

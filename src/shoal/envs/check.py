@@ -11,6 +11,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -18,8 +19,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..errors import ShoalError
 from ..types import Box, Spec
-from .host.match import Broken, Hosted, Match, MatchStep, TeamStep
+from .game import measure
+from .host.match import Broken, Hosted, Match, MatchStep, TeamStep, measured
+from .metrics import declared, refuse_nonsense
 
 
 class Finding(NamedTuple):
@@ -87,6 +91,8 @@ class Compiled:
     def __init__(self, game: Any):
         self.game = game
         self.teams = game.teams
+        declared(game)
+        self._measure = jax.jit(partial(measure, game, games=1))
         self._reset = jax.jit(game.reset, static_argnums=1)
         self._step = jax.jit(game.step)
 
@@ -97,10 +103,14 @@ class Compiled:
 
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         self.key, key = jax.random.split(self.key)
+        before = self.state
         self.state, views = self._step(
             key, self.state, {team: jnp.asarray(a)[None] for team, a in actions.items()}
         )
-        return self._moment(views)
+        moment = self._moment(views)
+        if self.opens:
+            refuse_nonsense(jax.device_get(self._measure(before)), self.game.name)
+        return moment
 
     def render(self) -> np.ndarray:
         raise NotImplementedError
@@ -153,10 +163,12 @@ def _moves(
                 moment = match.step(
                     {team: _any(rng, spec, moments[-1].teams[team]) for team, spec in teams.items()}
                 )
+            if moment.over:
+                measured(match, getattr(match, "metrics", ()))
             moments.append(jax.tree.map(np.array, moment)._replace(over=bool(moment.over)))
             trace.first.append(getattr(match, "opens", fresh))
             yield ""
-    except Broken as error:
+    except (Broken, ShoalError) as error:
         yield str(error)
     except Exception:
         yield traceback.format_exc(limit=-6)

@@ -21,6 +21,7 @@ from jax import Array
 from ..errors import ShoalError
 from ..render import Scene
 from ..types import Spec, View, line_up
+from .metrics import refuse_undeclared
 
 BLOCK = 64  # games whose observations are laid out together
 MOST = 1_000_000  # of anything a game counts
@@ -32,6 +33,7 @@ class Env(Protocol):
 
     name: str
     teams: dict[str, Spec]
+    metrics: tuple[str, ...]  # names of what `measure` says; most games have none
 
     def reset(self, key: Array, games: int) -> tuple[Any, dict[str, View]]:
         """Open `games` games."""
@@ -41,6 +43,10 @@ class Env(Protocol):
         self, key: Array, state: Any, actions: dict[str, Array]
     ) -> tuple[Any, dict[str, View]]:
         """Advance every game by one step; a game that ended in the last step opens anew instead."""
+        ...
+
+    def measure(self, state: Any) -> dict[str, Array]:
+        """`[B]` by metric: how the episode that ends with this state went."""
         ...
 
 
@@ -58,10 +64,16 @@ class Game:
     teams: dict[str, Spec]
     limit: int  # steps after which time runs out
     coloured = True  # teams are drawn in our colours
+    metrics: tuple[str, ...] = ()  # names of what `episode_metrics` says
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Whatever way a game names its teams, they are lined up: nobody need think of it."""
         super().__init_subclass__(**kwargs)
+        if "episode_metrics" in vars(cls) and not cls.metrics:
+            raise ShoalError(
+                f"{cls.__name__} says metrics that it does not declare: write metrics = ('won',)"
+                f" or as episode_metrics names them"
+            )
         named = vars(cls).get("teams")
         if isinstance(named, cached_property | property):
             tell = named.func if isinstance(named, cached_property) else named.fget
@@ -119,6 +131,10 @@ class Game:
                 parts += [obs[team][:, i, :size] for i, size in enumerate(spec.obs_sizes)]
         return jnp.concatenate(parts, axis=1)
 
+    def episode_metrics(self, world: Any) -> dict[str, Array]:
+        """`[B]` by metric: how the episode that ends with this world went, beyond its returns."""
+        return {}
+
     def scene(self, world: Any, actions: dict[str, np.ndarray]) -> Scene:
         """What one game looks like, to be drawn: its `world` without `B`, and the `actions` that
         led there, `[N]` or `[N,A]` by team; none at the opening."""
@@ -168,6 +184,10 @@ class Game:
         over = ended | (clock >= self.limit)
         return GameState(world, clock, over), self._views(world, first, ended)
 
+    def measure(self, state: GameState) -> dict[str, Array]:
+        """`[B]` by metric."""
+        return self.episode_metrics(state.world)
+
     def _reopen(self, key: Array, first: Array, world: Any) -> Any:
         # A stream of its own, drawn only here: deriving a key costs as much as the physics of a
         # small game.
@@ -212,6 +232,23 @@ class Game:
 
 def _as_it_is(key: Array, first: Array, world: Any) -> Any:
     return world
+
+
+def measure(env: Env, state: Any, games: int) -> dict[str, Array]:
+    """`[B]` by metric: how the episodes that end with this state went; of an environment without
+    metrics nothing is computed."""
+    names = getattr(env, "metrics", ())
+    if not names:
+        return {}
+    said = env.measure(state)
+    refuse_undeclared(said, names, env.name)
+    for name, values in said.items():
+        if jnp.shape(values) != (games,):
+            raise ShoalError(
+                f"the metric {name!r} of {env.name} has shape {jnp.shape(values)}: let it be one"
+                f" number for each game, ({games},)"
+            )
+    return {name: jnp.asarray(said[name], jnp.float32) for name in names}
 
 
 def at_least(least: int, most: int = MOST, **options: Any) -> None:

@@ -87,7 +87,7 @@ def check_env(env: Any, steps: int = 1000, seed: int = 0, patience: float = 60.0
         except Lost as lost:
             course.mourn(lost)
     if course.report and not course.broken:
-        told = unlike(course.report.teams, probe(env.name, env.options, patience))
+        told = unlike(course.report.teams, probe(env.name, env.options, patience).teams)
         if told:
             course.blame(SAME, told)
     return _reported(course)
@@ -150,6 +150,7 @@ class Narration:
         self.say = say
         self.taken = 0
         self.teams = match.teams
+        self.metrics = getattr(match, "metrics", ())
 
     def reset(self, seed: int) -> MatchStep:
         self._tell("reset")
@@ -158,6 +159,10 @@ class Narration:
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         self._tell("step")
         return self.match.step(actions)
+
+    def episode_metrics(self) -> Any:
+        self._tell("episode_metrics")
+        return self.match.episode_metrics()  # type: ignore[attr-defined]
 
     def render(self) -> np.ndarray:
         self._tell("render")

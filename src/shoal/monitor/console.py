@@ -79,12 +79,21 @@ class Console:
             yield
         self.bar = None
 
-    def progress(self, steps: int, total: int, rate: float, returns: dict[str, float]) -> None:
+    def progress(
+        self,
+        steps: int,
+        total: int,
+        rate: float,
+        returns: dict[str, float],
+        metrics: dict[str, float] | None = None,
+    ) -> None:
         """How far training is."""
         left = max(total - steps, 0) / max(rate, 1e-9)
         line = f"{steps:,} of {total:,} steps, {rate:,.0f}/s, {left:.0f} s left"
         if returns:
             line += f", training return {named(returns)}"
+        if metrics:
+            line += f", {named(metrics)}"
         if self.live and _narrow():
             line = f"{min(steps / total, 1):.0%}, {left:.0f} s" + (
                 f", {named(returns)}" if returns else ""

@@ -10,9 +10,10 @@ import numpy as np
 from ..engine.episodes import Episodes
 from ..engine.loop import EACH, Metrics
 from ..envs.host.faults import Fault
+from ..envs.metrics import refuse_nonsense
 from ..errors import ShoalError
 from ..store import metrics_file
-from ..store.metrics_file import History, tag
+from ..store.metrics_file import History, own, tag
 from ..types import Spec
 from .callbacks import Hooks, Run
 from .console import Console, named
@@ -66,11 +67,14 @@ class RunMetrics:
                 self.teams,
             )
             self.history.training.append((run.steps, returns))
+        said = {name: float(x.sum()) / episodes for name, x in metrics.own.items() if episodes}
+        values |= {own(name): value for name, value in said.items()}
         rate = fresh / spent
         values |= {"seconds": run.seconds, "steps_per_second": rate}
         run.log.point(run.steps, values)
         _refuse_nonsense(metrics.learning, run.steps)
-        self.display.progress(run.steps, run.config.settings.steps, rate, returns)
+        refuse_nonsense(said, run.config.env)
+        self.display.progress(run.steps, run.config.settings.steps, rate, returns, said)
         self.hooks.call("on_iteration", run, values)
         return fresh
 
@@ -83,10 +87,11 @@ class RunMetrics:
         run.log.evaluation(run.steps, self.teams, played)
         run.log.point(run.steps, evaluated(played, self.teams) | {"seconds": run.seconds})
         count = f"{len(played.length)} {'greedy' if s.greedy else 'sampled'} episodes"
+        said = f", {named(played.means())}" if played.metrics else ""
         so_far = ", the best so far" if best and run.steps else ""
         self.display.say(
             f"evaluation at {run.steps:,} steps: {named(played.score())} (mean"
-            f" return, {count}){so_far}"
+            f" return, {count}){said}{so_far}"
         )
         if not run.steps:
             for team in opposed(played):
@@ -117,6 +122,7 @@ def evaluated(played: Episodes, teams: dict[str, Spec]) -> dict[str, float]:
     }
     for team, rows in played.returns.items():
         values[f"evaluation/{tag(team)}/deviation"] = float(rows.mean(1).std())
+    values |= {f"evaluation/{own(name)}": value for name, value in played.means().items()}
     return values | {"evaluation/length": float(played.length.mean())}
 
 
@@ -136,8 +142,8 @@ def told(
     values = {f"{tag(team)}/return": value for team, value in returns.items()}
     for team, spec in teams.items():
         if 1 < spec.n <= EACH:
-            own = zip(spec.agents, each[team], strict=True)
-            values |= {f"{tag(team)}/{tag(agent)}/return": float(x) for agent, x in own}
+            rows = zip(spec.agents, each[team], strict=True)
+            values |= {f"{tag(team)}/{tag(agent)}/return": float(x) for agent, x in rows}
     return values
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from ..engine.episodes import Episodes
 from ..envs.host.faults import Fault
 from ..store import folder
-from ..store.metrics_file import COLUMNS
+from ..store.metrics_file import COLUMNS, own
 from ..types import Spec
 
 FILES = (folder.METRICS, folder.EPISODES, folder.FAULTS)
@@ -27,7 +28,13 @@ class Log:
     was, `step` when.
     """
 
-    def __init__(self, run: Path, marks: dict[str, int] | None = None, step: int | None = None):
+    def __init__(
+        self,
+        run: Path,
+        marks: dict[str, int] | None = None,
+        step: int | None = None,
+        metrics: Sequence[str] = (),
+    ):
         from tensorboardX import SummaryWriter
 
         self.run = run
@@ -39,8 +46,15 @@ class Log:
         self.episodes: IO[str] = (run / folder.EPISODES).open(mode, newline="", encoding="utf-8")
         self.rows = csv.writer(self.episodes)
         if marks is None:
-            self.rows.writerow(COLUMNS)
+            self.rows.writerow([*COLUMNS, *map(own, metrics)])
+        self.columns = self._columns()
         self.events = SummaryWriter(str(run / folder.TENSORBOARD), purge_step=step)
+
+    def _columns(self) -> list[str]:
+        """Those of the file: a run that is resumed may have been begun without metrics."""
+        self.episodes.flush()
+        with (self.run / folder.EPISODES).open(newline="", encoding="utf-8") as file:
+            return next(csv.reader(file), [])
 
     def marks(self) -> dict[str, int]:
         """How much there is of each file now."""
@@ -87,11 +101,14 @@ class Log:
             file.write(json.dumps(fault._asdict()) + "\n")
 
     def evaluation(self, step: int, teams: dict[str, Spec], played: Episodes) -> None:
-        """A row for every episode and agent."""
+        """A row for every episode and agent; each says the metrics of its episode."""
+        said = {own(name): values for name, values in played.metrics.items()}
+        extra = [said[column] for column in self.columns[len(COLUMNS) :]]
         for team, spec in teams.items():
             for episode, (returns, length) in enumerate(
                 zip(played.returns[team], played.length, strict=True)
             ):
+                more = (length, *(f"{values[episode]:.6g}" for values in extra))
                 for agent, value in zip(spec.agents, returns, strict=True):
-                    self.rows.writerow((step, episode, team, agent, f"{value:.6g}", length))
+                    self.rows.writerow((step, episode, team, agent, f"{value:.6g}", *more))
         self.episodes.flush()

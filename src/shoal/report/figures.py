@@ -54,7 +54,7 @@ def curves(study: Study) -> Any:
     for axes in panels[len(study.tasks) :]:
         axes.set_visible(False)
     for axes in panels[::columns]:
-        axes.set_ylabel("return of one agent", color=INK, fontsize=9)
+        axes.set_ylabel(study.score, color=INK, fontsize=9)
     handles = {
         label: handle
         for axes in panels

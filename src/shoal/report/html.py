@@ -147,7 +147,12 @@ def _section(title: str, *parts: str) -> str:
 
 def _runs(study: Study) -> str:
     without = f", {len(study.failures)} of them not counted" * bool(study.failures)
-    return f"{_count(len(study.runs), 'run')}{without}. Scores are mean returns of one agent."
+    score = (
+        f"means of the metric {study.metric} of the environments"
+        if study.metric
+        else "mean returns of one agent"
+    )
+    return f"{_count(len(study.runs), 'run')}{without}. Scores are {score}."
 
 
 def _scores(study: Study) -> str:
@@ -171,7 +176,7 @@ def _scores(study: Study) -> str:
         " alone; runs that shared"
         " the machine took longer than they would alone."
     )
-    return f"{_table(tables.HEAD, lines, 2)}<p class=faint>{escape(told)}</p>"
+    return f"{_table(tables.head(study), lines, 2)}<p class=faint>{escape(told)}</p>"
 
 
 def _middle(row: tables.Row) -> float:
@@ -209,6 +214,7 @@ def _protocol(study: Study) -> str:
         facts[name] = " / ".join(
             dict.fromkeys(_words((run.protocol or {}).get(name)) for run in done)
         )
+    facts["score"] = study.metric or facts["score"]
     facts["seeds"] = ", ".join(str(seed) for seed in sorted({run.seed for run in study.runs}))
     late = max((run.late / run.config["settings"]["steps"] for run in done), default=0.0)
     facts["grid"] = (

@@ -16,9 +16,10 @@ import numpy as np
 from .. import algorithms, files
 from ..config import campaign as planning
 from ..config.campaign import Plan
-from ..errors import ShoalError
+from ..envs.metrics import meant, split
+from ..errors import ShoalError, nearest
 from ..store import folder as runs
-from ..store.metrics_file import tag
+from ..store.metrics_file import own_of, tag
 from ..store.records import Failure, RunProtocol, Summary
 from .statistics import Strata
 
@@ -43,6 +44,9 @@ class Run:
     random: dict[str, float] | None = None  # what random play earns, by team
     steps: int = 0
     seconds: float = 0.0  # of training alone
+    # the environment's own: by metric [grid], and of random play
+    metrics: dict[str, np.ndarray] = field(default_factory=dict)
+    random_metrics: dict[str, float] = field(default_factory=dict)
 
     @property
     def grid(self) -> np.ndarray:
@@ -59,12 +63,17 @@ class Run:
             if one["algorithm"] not in algorithms.UNTRAINED
         )
 
+    def final(self, team: str, word: str) -> float | None:
+        """What its last evaluation says by that word of a team, or of the whole game."""
+        names = (f"{team}/{word}", word)
+        return next((float(self.metrics[name][-1]) for name in names if name in self.metrics), None)
+
 
 class Task(NamedTuple):
-    """What a score is a score of: a team of an environment."""
+    """What a score is a score of: a team of an environment, or all of it."""
 
     env: str
-    team: str
+    team: str  # "" for all of it
     several: bool  # whether the environment has more teams
 
     @property
@@ -79,6 +88,7 @@ class Study:
     runs: list[Run]
     scales: dict[str, list[float]]  # that the user has given
     left: list[Left] = field(default_factory=list)  # run folders that are not among them
+    metric: str = ""  # of the environments, that is the score; "" for the return of one agent
 
     @cached_property
     def algorithms(self) -> list[str]:
@@ -86,9 +96,22 @@ class Study:
 
     @cached_property
     def tasks(self) -> list[Task]:
-        """Every team of every environment that somebody has played."""
+        """Every team of every environment that anybody has played; by a metric, who has it."""
+        if self.metric:
+            found = dict.fromkeys((run.env, team) for run in self.runs for team in run.scores or ())
+            return [Task(env, team, bool(team)) for env, team in found]
         teams = {run.env: list(run.config["teams"]) for run in self.runs}
         return [Task(env, team, len(sides) > 1) for env, sides in teams.items() for team in sides]
+
+    @cached_property
+    def words(self) -> list[str]:
+        """What metrics of environments are called, whosever they are."""
+        return list(dict.fromkeys(split(name)[1] for run in self.runs for name in run.metrics))
+
+    @property
+    def score(self) -> str:
+        """What a score is."""
+        return self.metric or "return of one agent"
 
     def of(self, task: Task, algorithm: str, failed: bool = False) -> list[Run]:
         """The runs of an algorithm on a task that have scores, or those that failed."""
@@ -127,9 +150,9 @@ class Study:
     def why_not(self, task: Task) -> str:
         """Why a task does not enter aggregates."""
         teams = {team for run in self.runs if run.env == task.env for team in run.learners}
-        if teams != {task.team}:
+        if teams != {task.team} and (task.team or len(teams) != 1):
             many = "other teams learn too, and a score says as much of them"
-            return many if task.team in teams else "this team does not learn"
+            return many if task.team in (*teams, "") else "this team does not learn"
         missing = [name for name in self.algorithms if not self.of(task, name)]
         if missing:
             return f"{', '.join(missing)} {'have' if len(missing) > 1 else 'has'} no finished run"
@@ -149,15 +172,15 @@ class Study:
         return [run for run in self.runs if run.failure]
 
 
-def of_campaign(folder: Path, plan: Plan) -> Study:
-    """The runs that are planned, finished or not."""
+def of_campaign(folder: Path, plan: Plan, metric: str = "") -> Study:
+    """The runs that are planned, finished or not. `metric` as in `by_metric`."""
     found = []
     for pair in plan.pairs:
         for seed in pair.seeds:
             found.append(
                 read(Run(pair.path(folder, seed), pair.algorithm, pair.env, seed, pair.config))
             )
-    return Study(found, plan.scales)
+    return by_metric(Study(found, plan.scales), metric)
 
 
 class Left(NamedTuple):
@@ -167,13 +190,15 @@ class Left(NamedTuple):
     why: str
 
 
-def of_folders(folders: Sequence[Path], wanted: Callable[[Run], bool] = lambda run: True) -> Study:
+def of_folders(
+    folders: Sequence[Path], wanted: Callable[[Run], bool] = lambda run: True, metric: str = ""
+) -> Study:
     """All runs in some folders that are wanted, labelled by what tells these apart; one campaign is
-    read as such."""
+    read as such. `metric` as in `by_metric`."""
     first = folders[0]
     if len(folders) == 1 and (first / planning.FILE).exists():
         study = of_campaign(first, planning.read(first))
-        return replace(study, runs=[run for run in study.runs if wanted(run)])
+        return by_metric(replace(study, runs=[run for run in study.runs if wanted(run)]), metric)
     if len(folders) == 1 and (first / runs.CONFIG).exists():
         raise ShoalError(f"{first} is one run: say the folder that its runs are in")
     paths = list(
@@ -194,7 +219,33 @@ def of_folders(folders: Sequence[Path], wanted: Callable[[Run], bool] = lambda r
     found = _labelled(bare)
     found.sort(key=lambda run: (run.env, run.algorithm, run.seed))
     once, twins = _once([read(run) for run in found])
-    return Study(once, {}, [*left, *twins])
+    return by_metric(Study(once, {}, [*left, *twins]), metric)
+
+
+def by_metric(study: Study, metric: str) -> Study:
+    """The study with a metric of the environments as the score, if one is named; runs without it
+    are left out."""
+    if not metric or all(run.failure for run in study.runs):
+        return study
+    kept = []
+    left = []
+    for run in study.runs:
+        names = meant(metric, run.metrics)
+        if names:
+            scores = {split(name)[0]: run.metrics[name] for name in names}
+            random = {split(name)[0]: run.random_metrics.get(name, np.nan) for name in names}
+            run = replace(run, scores=scores, random=random)
+        if names or run.failure:
+            kept.append(run)
+        else:
+            left.append(Left(run.path, f"it has no metric {metric!r}"))
+    if not any(run.scores for run in kept):
+        known = list(dict.fromkeys(name for run in study.runs for name in run.metrics))
+        raise ShoalError(
+            f"no run has the metric {metric!r}{nearest(metric, known)}: they have"
+            f" {', '.join(known) or 'none'}"
+        )
+    return Study(kept, {}, [*study.left, *left], metric)
 
 
 def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
@@ -340,7 +391,7 @@ def read(run: Run) -> Run:
             return replace(run, failure=f"{failed['reason']}: {failed['message']}")
         summary = cast(Summary, ended)
         saved = files.read_json(run.path / runs.CONFIG, "a run folder")
-        steps, scores = _scores(run)
+        steps, scores, metrics = _scores(run)
     except (ShoalError, OSError, ValueError, KeyError) as error:
         return replace(run, failure=f"its folder cannot be read ({error})")
     # As the trainer has it: an evaluation takes place as soon as its step is passed.
@@ -357,6 +408,8 @@ def read(run: Run) -> Run:
         random=summary["random"],
         steps=summary["steps"],
         seconds=summary["seconds"],
+        metrics={name: rows[at] for name, rows in metrics.items()},
+        random_metrics=summary.get("random_metrics", {}),
     )
 
 
@@ -371,15 +424,27 @@ def episodes(run: Run) -> Iterator[dict[str, str]]:
         yield from csv.DictReader(file)
 
 
-def _scores(run: Run) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Steps `[E]` of all evaluations, and by team the means `[E]` of their returns."""
+def columns(run: Run) -> list[str]:
+    """What those rows tell."""
+    with (run.path / runs.EPISODES).open(newline="", encoding="utf-8") as file:
+        return next(csv.reader(file), [])
+
+
+def _scores(run: Run) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Steps `[E]` of all evaluations, by team the means `[E]` of their returns, and the
+    environment's own metrics."""
     lines = [json.loads(line) for line in (run.path / runs.METRICS).read_text().splitlines()]
     lines = [line for line in lines if "evaluation/length" in line]
     names = {team: f"evaluation/{tag(team)}/return" for team in run.config["teams"]}
     scores = {team: [_number(line[name]) for line in lines] for team, name in names.items()}
-    return np.array([line["env_step"] for line in lines]), {
-        team: np.array(rows) for team, rows in scores.items()
-    }
+    said = [own_of(line, run.config["teams"]) for line in lines]
+    names = [name for name in said[-1] if all(name in one for one in said)] if said else []
+    metrics = {name: [_number(one[name]) for one in said] for name in names}
+    return (
+        np.array([line["env_step"] for line in lines]),
+        {team: np.array(rows) for team, rows in scores.items()},
+        {name: np.array(rows) for name, rows in metrics.items()},
+    )
 
 
 def _number(value: float | None) -> float:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..files import atomic, write_text
-from .results import Run, Study, Task, episodes
+from ..store.metrics_file import own
+from .results import Run, Study, Task, columns, episodes
 from .statistics import FEW, Estimate, estimate, improvement
 
 EPISODES = "episodes.csv"
@@ -24,8 +25,7 @@ SHOWN = 12  # runs that a remark names
 
 
 class Row(NamedTuple):
-    """An algorithm on a task. Scores are mean returns of one agent; deviations are between
-    seeds."""
+    """An algorithm on a task. Scores are what the study says; deviations are between seeds."""
 
     task: Task
     algorithm: str
@@ -37,6 +37,7 @@ class Row(NamedTuple):
     steps: float
     seconds: float
     speed: float  # steps/s
+    metrics: list[np.ndarray]  # [seeds] the last evaluation, of each of the study's words; or [0]
 
 
 class Total(NamedTuple):
@@ -75,7 +76,9 @@ def _row(study: Study, task: Task, algorithm: str) -> Row:
     failed = len(study.of(task, algorithm, failed=True))
     if not mine:
         nothing = np.zeros(0)
-        return Row(task, algorithm, 0, failed, nothing, nothing, None, *[math.nan] * 3)
+        costs = (math.nan, math.nan, math.nan)
+        said = [nothing for _ in study.words]
+        return Row(task, algorithm, 0, failed, nothing, nothing, None, *costs, said)
     scores = study.scores(task, algorithm)
     final = scores[:, -1]
     best = scores.max(1)
@@ -83,8 +86,11 @@ def _row(study: Study, task: Task, algorithm: str) -> Row:
         float(np.mean([getattr(run, name) for run in mine])) for name in ("steps", "seconds")
     )
     speed = float(np.mean([run.steps / max(run.seconds, 1e-9) for run in mine]))
+    said = [[run.final(task.team, word) for run in mine] for word in study.words]
+    metrics = [np.array([value for value in values if value is not None]) for values in said]
+    middle = estimate([final])
     return Row(
-        task, algorithm, len(mine), failed, final, best, estimate([final]), steps, seconds, speed
+        task, algorithm, len(mine), failed, final, best, middle, steps, seconds, speed, metrics
     )
 
 
@@ -132,8 +138,13 @@ HEAD = (
     "seconds",
     "steps/s",
 )
-RIGHT = len(HEAD) - 2  # columns from the third on are numbers
+COSTS = 3  # columns at the end; before them come metrics of the environments
 TOTAL_HEAD = ("algorithm", "runs", "normalised IQM", "95 % CI", "normalised mean")
+
+
+def head(study: Study) -> list[str]:
+    """The columns of its table."""
+    return [*HEAD[:-COSTS], *study.words, *HEAD[-COSTS:]]
 
 
 def cells(study: Study, row: Row) -> list[str]:
@@ -141,7 +152,7 @@ def cells(study: Study, row: Row) -> list[str]:
     places = digits(study, row.task)
     seeds = f"{row.seeds} of {row.seeds + row.failed}" if row.failed else str(row.seeds)
     if row.iqm is None:
-        return [row.task.label, row.algorithm, seeds, *[NOTHING] * (len(HEAD) - 3)]
+        return [row.task.label, row.algorithm, seeds, *[NOTHING] * (len(head(study)) - 3)]
     return [
         row.task.label,
         row.algorithm,
@@ -150,6 +161,7 @@ def cells(study: Study, row: Row) -> list[str]:
         interval(row.iqm, places),
         spread(row.final, places),
         spread(row.best, places),
+        *(spread(values, 2) if len(values) else NOTHING for values in row.metrics),
         f"{row.steps:,.0f}",
         f"{row.seconds:,.1f}",
         f"{row.speed:,.0f}",
@@ -213,7 +225,7 @@ def _pad(cell: str, width: int, left: bool) -> str:
 
 def markdown(study: Study) -> str:
     """Both tables and what must be said with them."""
-    parts = [aligned(HEAD, [cells(study, row) for row in rows(study)], 2)]
+    parts = [aligned(head(study), [cells(study, row) for row in rows(study)], 2)]
     if study.comparable and len(study.algorithms) > 1:
         parts.append(aligned(TOTAL_HEAD, [total_cells(total) for total in totals(study)], 1))
     return "\n\n".join([*parts, *remarks(study)]) + "\n"
@@ -291,11 +303,12 @@ def _plain(study: Study) -> Iterator[list]:
             "seconds",
             "steps_per_second",
         ),
+        *(f"{own(word)}/{kind}" for word in study.words for kind in ("mean", "std")),
     ]
     for row in rows(study):
         who = [row.task.env, row.task.team, row.algorithm, row.seeds, row.failed]
         if row.iqm is None:
-            yield [*who, *[""] * 13]
+            yield [*who, *[""] * (13 + 2 * len(study.words))]
             continue
         deviations = [
             float(each.std(ddof=1)) if row.seeds > 1 else None for each in (row.final, row.best)
@@ -315,25 +328,29 @@ def _plain(study: Study) -> Iterator[list]:
             row.steps,
             row.seconds,
             row.speed,
+            *(value for values in row.metrics for value in _mean_and_deviation(values)),
         ]
         yield [*who, *("" if value is None else f"{value:.7g}" for value in values)]
 
 
+def _mean_and_deviation(values: np.ndarray) -> tuple[float | None, float | None]:
+    """As far as there are any."""
+    mean = float(values.mean()) if len(values) else None
+    return mean, float(values.std(ddof=1)) if len(values) > 1 else None
+
+
 def _episodes(study: Study, folder: Path) -> Iterator[list]:
-    head = None
-    for run in study.runs:
-        if run.failure:
-            continue
+    done = [run for run in study.runs if not run.failure]
+    told = list(dict.fromkeys(name for run in done for name in columns(run)))
+    yield ["run", "algorithm", "env", "seed", *told]
+    for run in done:
         for row in episodes(run):
-            if head is None:
-                head = list(row)
-                yield ["run", "algorithm", "env", "seed", *head]
             yield [
                 _place(run, folder),
                 run.algorithm,
                 run.env,
                 run.seed,
-                *(row.get(name, "") for name in head),
+                *(row.get(name, "") for name in told),
             ]
 
 

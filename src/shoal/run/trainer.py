@@ -123,7 +123,7 @@ class Trainer:
 
     def _open(self, path: Path, program: Any, before: Episodes) -> Result:
         """The first line of the log, and all that follows."""
-        with Log(path) as log:
+        with Log(path, metrics=self.config.metrics) as log:
             self._attend(path, log)
             self._note_evaluation(before, self._learners())
             return self._go(program)
@@ -158,7 +158,7 @@ class Trainer:
                 program = self.loop.compile(
                     self.state, sizing.iterations(self.config, self._learners())
                 )
-            with Log(path, about["logs"], steps) as log:
+            with Log(path, about["logs"], steps, self.config.metrics) as log:
                 folder.remove_results(path)
                 self._take_total(path, totals[0], steps)
                 self._attend(path, log)
@@ -186,7 +186,7 @@ class Trainer:
         steps = about["steps"]
         self.notes.run.steps = steps
         self.notes.run.seconds = about["seconds"]
-        self.notes.history = read(path, self.config.sides)
+        self.notes.history = read(path, self.config.sides, self.config.metrics)
         if about["best"]:
             like = policy_store.acting(self.config, self._learners())
             best = checkpoint.best(checkpoint.place(path, steps), like)
@@ -419,7 +419,7 @@ class Trainer:
 
     def _note_evaluation(self, played: Episodes, learners: dict) -> None:
         self._note_faults()
-        better = self.best.consider(self.steps, played.score(), learners)
+        better = self.best.consider(self.steps, played, learners)
         self.notes.evaluation(played, better)
 
     def _note_faults(self) -> None:
@@ -446,6 +446,8 @@ class Trainer:
             best=self.best.best,
             reason=stopped_by(int(self.stop.signal), self.stop.hasty),
             from_run=s.from_run,
+            metrics=history.points[-1].played.means(),
+            random_metrics=random.means() if random else {},
         )
         result.write()
         self._conclude(result)
@@ -491,10 +493,14 @@ class Trainer:
         for team, score in result.scores.items():
             chance = f"random {result.random[team]:.2f}, " if result.random else ""
             say(f"team {team}: {chance}before {result.before[team]:.2f}, after {score:.2f}")
+        for name, value in result.metrics.items():
+            chance = f"random {result.random_metrics[name]:.2f}, " if result.random_metrics else ""
+            say(f"{name}: {chance}after {value:.2f}")
         if result.best:
             best = result.best
+            who = f"team {best.team}" if best.team in result.scores else best.team
             say(
-                f"best: team {best.team} {best.score:.2f} after {best.steps:,} steps:"
+                f"best: {who} {best.score:.2f} after {best.steps:,} steps:"
                 f" {result.path / folder.BEST}"
             )
         say(f"policy: {result.path / folder.POLICY}   curve: {result.path / folder.CURVE}")

@@ -1,4 +1,5 @@
-"""Which policy was best: the one with which a team scored highest in an evaluation."""
+"""Which policy was best: the one with which a team scored highest in an evaluation, or a metric of
+the environment was highest."""
 
 from __future__ import annotations
 
@@ -8,12 +9,13 @@ from typing import Any
 
 from ..algorithms.opponents.random import Fixed
 from ..config.config import Config
+from ..engine.episodes import Episodes
 from . import folder, policy_store
 from .policy_store import Best
 
 
 def judge(config: Config) -> str:
-    """The team that decides: the one that was named, else the first that learns."""
+    """The team or metric that decides: the one that was named, else the first team that learns."""
     learning = [
         team for team, algorithm in config.algorithms.items() if not isinstance(algorithm, Fixed)
     ]
@@ -26,17 +28,17 @@ class BestPolicy:
     def __init__(self, run: Path, config: Config):
         self.run = run
         self.config = config
-        self.team = judge(config)
+        self.judge = judge(config)
         self.best: Best | None = None
         self.learners: dict[str, Any] = {}
 
-    def consider(self, steps: int, scores: dict[str, float], learners: dict[str, Any]) -> bool:
+    def consider(self, steps: int, played: Episodes, learners: dict[str, Any]) -> bool:
         """Take these learners if they scored higher than any before."""
-        score = scores[self.team]
+        score = (played.score() | played.means())[self.judge]
         if not math.isfinite(score) or (self.best and score <= self.best.score):
             return False
         self.best, self.learners = (
-            Best(self.team, steps, score),
+            Best(self.judge, steps, score),
             policy_store.acting(self.config, learners),
         )
         self._save()

@@ -31,11 +31,11 @@ ABOUT = "policy.json"
 
 
 class Best(NamedTuple):
-    """The evaluation that a team did best in."""
+    """The evaluation that a team did best in, or a metric of the environment was highest in."""
 
-    team: str
+    team: str  # or the metric
     steps: int
-    score: float  # mean return of one agent
+    score: float  # mean return of one agent, or the mean of the metric
 
 
 class Saved(NamedTuple):

@@ -81,6 +81,9 @@ class Summary(Ending):
     random: dict[str, float]
     best: BestAbout | None
     steps_per_second: float
+    metrics: NotRequired[dict[str, float]]  # the environment's own, at the end
+    random_metrics: NotRequired[dict[str, float]]  # the same of random play
+    from_run: NotRequired[str]  # whose weights it started from
 
 
 class Failure(Ending):

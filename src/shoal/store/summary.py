@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import FULL, ShoalError
@@ -30,10 +30,15 @@ class Result:
     best: Best | None = None  # the evaluation whose policy is kept in the run's `best` folder
     reason: str = FINISHED  # why it ended
     from_run: str = ""  # whose weights it started from
+    metrics: dict[str, float] = field(default_factory=dict)  # the environment's own, at the end
+    random_metrics: dict[str, float] = field(default_factory=dict)  # the same of random play
 
     def write(self) -> None:
         """Into its folder."""
         facts = vars(self) | {"path": str(self.path), "best": self.best and self.best._asdict()}
+        for name in ("metrics", "random_metrics"):
+            if not facts[name]:  # as in a run of an environment that has none
+                del facts[name]
         rate = self.steps / max(self.seconds, 1e-9)
         write_json(self.path / SUMMARY, facts | {"steps_per_second": rate})
 

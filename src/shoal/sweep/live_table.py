@@ -88,7 +88,7 @@ class LiveTable:
 
 def _state(running: bool, outcome: Outcome | None, now: Progress) -> str:
     """The last column: the scores as far as there are any, and whatever else is to be known."""
-    scores = named(now.scores)
+    scores = named(now.scores | now.metrics)
     if outcome and outcome.state != FINISHED:
         return f"{outcome.state}: {outcome.told}" if outcome.told else outcome.state
     if not running and not outcome:
@@ -102,6 +102,7 @@ def _how(outcome: Outcome, now: Progress) -> str:
     scores = (
         f", mean return {named(now.scores)}" if now.scores and outcome.state == FINISHED else ""
     )
+    scores += f", {named(now.metrics)}" if scores and now.metrics else ""
     return f"{outcome.state}{told}{scores}"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..store import folder
-from ..store.metrics_file import tag
+from ..store.metrics_file import own_of, tag
 
 FINISHED = "finished"
 STOPPED = "stopped"
@@ -31,6 +31,7 @@ class Progress(NamedTuple):
     total: int = 0
     rate: float = 0.0  # steps per second
     scores: dict[str, float] = {}  # of its last evaluation, by team
+    metrics: dict[str, float] = {}  # of the environment, likewise
 
 
 class Follower:
@@ -60,6 +61,6 @@ class Follower:
                 self.latest |= json.loads(line)
         last = self.latest
         scores = {team: last[name] for team, name in self.names.items() if name in last}
-        return Progress(
-            last.get("env_step", 0), self.total, last.get("steps_per_second") or 0.0, scores
-        )
+        metrics = own_of(last, self.names)
+        rate = last.get("steps_per_second") or 0.0
+        return Progress(last.get("env_step", 0), self.total, rate, scores, metrics)

@@ -21,7 +21,7 @@ from ..config.settings import numbers
 from ..config.trust import NOTHING, Trust, needed
 from ..devices import usable
 from ..errors import ShoalError
-from ..monitor.console import tell
+from ..monitor.console import named, tell
 from ..report import figures
 from ..report.results import of_folders
 from ..report.statistics import iqm
@@ -191,6 +191,8 @@ def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Resul
         steps=sum(one["steps"] for one in summaries.values()),
         seconds=sum(one["seconds"] for one in summaries.values()),
         stopped=stopped,
+        metrics=_means(summaries, "metrics"),
+        random_metrics=_means(summaries, "random_metrics"),
     )
 
 
@@ -203,10 +205,11 @@ def _summary(run: Path) -> Summary:
 
 
 def _means(
-    summaries: dict[str, Summary], kind: Literal["scores", "before", "random"]
+    summaries: dict[str, Summary],
+    kind: Literal["scores", "before", "random", "metrics", "random_metrics"],
 ) -> dict[str, float]:
-    teams = next(iter(summaries.values()))[kind] if summaries else {}
-    return {team: float(np.mean([one[kind][team] for one in summaries.values()])) for team in teams}
+    each = [one.get(kind, {}) for one in summaries.values()]
+    return {name: float(np.mean([one[name] for one in each])) for name in (each[0] if each else ())}
 
 
 def _statistics(summaries: dict[str, Summary]) -> dict[str, Any]:
@@ -214,6 +217,7 @@ def _statistics(summaries: dict[str, Summary]) -> dict[str, Any]:
 
     teams = next(iter(summaries.values()))["scores"] if summaries else {}
     each = {team: np.array([one["scores"][team] for one in summaries.values()]) for team in teams}
+    metrics = _means(summaries, "metrics")
     return {
         "finished": len(summaries),
         "scores": {name: one["scores"] for name, one in summaries.items()},
@@ -223,6 +227,7 @@ def _statistics(summaries: dict[str, Summary]) -> dict[str, Any]:
             for team, scores in each.items()
         },
         "iqm": {team: float(iqm(scores)) for team, scores in each.items()},
+        **({"metrics": metrics} if metrics else {}),
     }
 
 
@@ -254,5 +259,7 @@ def _tell(path: Path, content: dict[str, Any]) -> None:
     with console.capture() as told:
         console.print(table)
     tell(told.get().rstrip())
+    if content.get("metrics"):
+        tell(f"mean over seeds: {named(content['metrics'])}")
     done = f"{content['finished']} of {len(content['seeds'])} seeds finished"
     tell(f"{done}: {path / folder.GROUP}   curve: {path / folder.CURVE}")

@@ -92,7 +92,7 @@ def test_what_it_does_when_it_is_closed_is_not_our_affair(
 ) -> None:
     monkeypatch.setattr("shoal.envs.host.watched.PARTING", 1.0)
     monkeypatch.setenv("MARK", f"shoal-{os.getpid()}-{what}")
-    assert probe("vices:make", {"what": what, "where": "close"}, 1.0)["agent"].obs == 2
+    assert probe("vices:make", {"what": what, "where": "close"}, 1.0).teams["agent"].obs == 2
     assert not sleepers(f"shoal-{os.getpid()}-{what}") and "Traceback" not in capfd.readouterr().err
 
 

@@ -367,3 +367,47 @@ def test_football_is_the_same_from_equal_seeds_and_ends_as_told():
     states = [[m.state.tolist() for m in moments] for moments in episodes]
     assert states[0] == states[1] != states[2]
     match.close()
+
+
+@pytest.mark.parametrize("shoots", [True, False])
+def test_smax_is_won_as_the_packages_own_log_tells_it(shoots):
+    """The same keys and actions through its wrapper for logs; enemies that do not shoot lose."""
+    game = make((*SMAX[:2], ("max_steps", 40), ("enemy_shoots", shoots)))
+    from jaxmarl.wrappers.baselines import SMAXLogWrapper
+
+    assert game.metrics == ("won",)
+    wrapped = SMAXLogWrapper(game.env)
+    won = []
+    move, said = jax.jit(game.move), jax.jit(game.episode_metrics)
+    for seed in range(3):
+        key = jax.random.PRNGKey(seed)
+        (world, seen), (_, log) = game.open(key), wrapped.reset(key)
+        over = False
+        while not over:
+            key, step = jax.random.split(key)
+            legal = np.asarray(seen.legal["ally"])
+            # shoot whoever can be shot, else stay where they come to
+            actions = np.where(
+                legal[:, 5:].any(-1), legal.shape[1] - 1 - legal[:, ::-1].argmax(-1), 4
+            )
+            told = {f"ally_{i}": jnp.asarray(action) for i, action in enumerate(actions)}
+            world, seen = move(jax.random.split(step)[0], world, {"ally": jnp.asarray(actions)})
+            _, log, _, done, info = wrapped.step(step, log, told)
+            over = bool(done["__all__"])
+            assert over == bool(seen.over)
+        assert float(info["returned_won_episode"][0]) == float(said(world)["won"])
+        won.append(bool(said(world)["won"]))
+    assert any(won) if not shoots else True
+
+
+def test_both_sides_of_smax_may_win():
+    game = make(("jaxmarl:SMAX", ("scenario", "3m")))
+    assert game.metrics == ("ally/won", "enemy/won")
+    world, _ = jax.eval_shape(game.open, jax.random.PRNGKey(0))
+    world = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), world)
+    for alive, wins in (((1, 0), (1, 0)), ((0, 2), (0, 1)), ((0, 0), (0, 0)), ((1, 1), (0, 0))):
+        units = [i < alive[0] for i in range(3)] + [i < alive[1] for i in range(3)]
+        said = game.episode_metrics(world.replace(unit_alive=jnp.array(units)))
+        assert (int(said["ally/won"]), int(said["enemy/won"])) == wins
+    together = make(("jaxmarl:SMAX", ("scenario", "3m"), ("one_team", True)))
+    assert together.metrics == () and make(RIDDLE).metrics == ()

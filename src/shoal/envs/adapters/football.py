@@ -17,6 +17,7 @@ import numpy as np
 from ...errors import ShoalError, nearest
 from ...types import Discrete, Spec
 from ..host.match import Match, MatchStep, TeamStep
+from ..metrics import WON
 
 ACTIONS = 19
 SIZE = 115
@@ -118,6 +119,8 @@ class FootballMatch:
     def __init__(self, env: Any, left: int, right: int) -> None:
         self.env = env
         self.counts = {"left": left} | ({"right": right} if right else {})
+        self.goals = {"left": 0, "right": 0}  # of this episode
+        self.metrics = tuple(self.episode_metrics())
         # All see the whole field, so a state is what one player sees, with every controlled player
         # marked in it.
         state = SIZE + (ACTIVE.stop - ACTIVE.start if right else 0)
@@ -141,12 +144,28 @@ class FootballMatch:
         # whether it is odd decides who starts on which side
         config["episode_number"] = (seed // 2) % 2
         obs = self.env.reset()
+        self.goals = dict.fromkeys(self.goals, 0)
         return self._moment(obs, np.zeros(sum(self.counts.values())), ended=False, over=False)
 
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         told = [int(action) for team in self.counts for action in actions[team]]
         obs, reward, over, info = self.env.step(told)
+        scored = info.get("score_reward", 0)  # as the left sees it
+        self.goals["left"] += scored > 0
+        self.goals["right"] += scored < 0
         return self._moment(obs, reward, ended=bool(over) and not self._late(info), over=bool(over))
+
+    def episode_metrics(self) -> dict[str, float]:
+        """Goals, and who has more of them; where the left plays alone, as it sees that."""
+        left, right = self.goals.values()
+        if len(self.counts) == 1:
+            return {WON: left > right, "goals": left, "conceded": right}
+        return {
+            f"left/{WON}": left > right,
+            f"right/{WON}": right > left,
+            "left/goals": left,
+            "right/goals": right,
+        }
 
     def render(self) -> np.ndarray:
         return np.asarray(self.env.unwrapped.render(mode="rgb_array"), np.uint8)

@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from ..host.match import Broken, MatchStep
 from . import rules
+from .metrics import Said, by_agent
 from .options import AdapterOptions
 from .pettingzoo import frame
 from .spaces import MASK, reader, writer
@@ -46,6 +47,9 @@ class GymMatch:
         )
         self.state = how.unseen
         self.teams = self.roster.teams
+        self.said = Said(env, how, self.teams)
+        self.metrics = self.said.names
+        self.info: Any = {}  # of the last step
         self.live: set[str] = set()
 
     def reset(self, seed: int) -> MatchStep:
@@ -64,9 +68,13 @@ class GymMatch:
         live = {agent for agent in self.live if not ends[agent] and not cuts[agent]}
         alive, discounts = fates(self.live, live, ends, cuts)
         self.live = live
+        self.info = info
         return self._moment(
             obs, info, EnvStep({}, alive, {}, self._each(reward), discounts, over=not live)
         )
+
+    def episode_metrics(self) -> dict[str, float]:
+        return self.said.read(by_agent(self.info, self.agents))
 
     def render(self) -> np.ndarray:
         plain = self.env.unwrapped

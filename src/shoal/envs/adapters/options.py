@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ShoalError
+from ...errors import ShoalError, nearest
 from ..host.match import Match, MatchStep
+from ..metrics import split
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,9 @@ class AdapterOptions:
     """Hold every observation against the space it was promised in, as check-env does; slow."""
     swap: bool = False
     """Two equal teams exchange seats from episode to episode, by the episode's seed."""
+    metrics: str | list[str] | None = None
+    """Numbers of an episode's last infos to tell, as won,score or won=battle_won; None is what the
+    environment declares."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.teams, str):
@@ -40,6 +44,12 @@ class AdapterOptions:
                 option != "state" or self.state is not None
             ):
                 raise ShoalError(f"{option} must be True or False, not {getattr(self, option)!r}")
+        _keys(self.metrics)
+
+    @property
+    def asked(self) -> dict[str, str] | None:
+        """The key of an info for each metric that is asked for; None if nobody asks."""
+        return _keys(self.metrics)
 
     @property
     def unseen(self) -> np.ndarray | None:
@@ -56,10 +66,35 @@ class AdapterOptions:
         )
 
     def arrange(self, match: Match) -> Match:
-        """The match with its limit and its exchange of seats."""
+        """The match with its metrics, its limit and its exchange of seats."""
+        if self.asked is not None:
+            _choose(match, tuple(self.asked))
         if self.limit:
             match = Limited(match, self.limit)
         return Swapped(match) if self.swap else match
+
+
+def _keys(metrics: Any) -> dict[str, str] | None:
+    """`won=battle_won,score` -> where an info has each."""
+    if metrics is None:
+        return None
+    words = metrics.split(",") if isinstance(metrics, str) else metrics
+    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
+        raise ShoalError(f"metrics must be names like won,score or won=battle_won, not {metrics!r}")
+    pairs = [word.strip().partition("=") for word in words if word.strip()]
+    return {name: key or split(name)[1] for name, _, key in pairs}
+
+
+def _choose(match: Match, names: tuple[str, ...]) -> None:
+    """Let a match say these metrics and no others."""
+    known = getattr(match, "metrics", ())
+    for name in names:
+        if name not in known:
+            raise ShoalError(
+                f"the environment has no metric {name!r}{nearest(name, known)}: it has"
+                f" {', '.join(known) or 'none'}"
+            )
+    match.metrics = names  # type: ignore[attr-defined]
 
 
 class Limited:
@@ -70,6 +105,7 @@ class Limited:
         self.limit = limit
         self.taken = 0
         self.teams = match.teams
+        self.metrics = getattr(match, "metrics", ())
         self.render = match.render
         self.close = match.close
 
@@ -81,6 +117,9 @@ class Limited:
         self.taken += 1
         moment = self.match.step(actions)
         return moment._replace(over=moment.over or self.taken >= self.limit)
+
+    def episode_metrics(self) -> dict[str, float]:
+        return self.match.episode_metrics()  # type: ignore[attr-defined]
 
 
 class Swapped:
@@ -105,6 +144,12 @@ class Swapped:
             team: replace(spec, state=spec.state + 1) for team, spec in match.teams.items()
         }
         self.other = dict(zip(names, reversed(names), strict=True))
+        self.metrics = getattr(match, "metrics", ())
+        for name in self.metrics:
+            if self._others(name) not in self.metrics:
+                raise ShoalError(
+                    f"swap needs metrics of both teams, and there is {name!r} alone: leave one out"
+                )
         self.render = match.render
         self.close = match.close
 
@@ -114,6 +159,16 @@ class Swapped:
 
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         return self._seen(self.match.step(self._seated(actions)))
+
+    def episode_metrics(self) -> dict[str, float]:
+        said = self.match.episode_metrics()  # type: ignore[attr-defined]
+        told = {name: self._others(name) if self.swapped else name for name in self.metrics}
+        return {name: said[other] for name, other in told.items() if other in said}
+
+    def _others(self, name: str) -> str:
+        """The other team's metric of the same word; the whole game's is both's."""
+        team, word = split(name)
+        return f"{self.other.get(team, team)}/{word}" if team else name
 
     def _seen(self, moment: MatchStep) -> MatchStep:
         state = np.append(moment.state, np.float32(self.swapped))

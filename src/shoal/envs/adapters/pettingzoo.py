@@ -10,6 +10,7 @@ import numpy as np
 
 from ..host.match import Broken, MatchStep
 from . import rules
+from .metrics import Said
 from .options import AdapterOptions
 from .spaces import reader, writer
 from .teams import EnvStep, Roster, fates
@@ -53,7 +54,14 @@ class World:
             None if self.state is None else self.state.size,
         )
         self.teams = self.roster.teams
+        self.said = Said(env, how, self.teams)
+        self.metrics = self.said.names
+        self.infos: Any = {}  # of the last step
         self.live: set[Any] = set()  # who is present and may act
+
+    def episode_metrics(self) -> dict[str, float]:
+        infos = self.infos if isinstance(self.infos, Mapping) else {}
+        return self.said.read({agent: info for agent, info in infos.items() if info})
 
     def render(self) -> np.ndarray:
         return frame(self.env)
@@ -138,6 +146,7 @@ class ParallelMatch(World):
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         told = self.env.step(self.roster.native(actions, self.present()))
         obs, rewards, *ends, infos = rules.stepped(told, self.interface, PARTS)
+        self.infos = infos
         rewards = rules.by_agent(rewards, self.live, "reward")
         terminated, truncated = (
             rules.flags(rules.by_agent(given, self.live, what), what)

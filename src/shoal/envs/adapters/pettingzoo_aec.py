@@ -12,10 +12,24 @@ from typing import Any
 import numpy as np
 
 from ..host.match import Broken, MatchStep
+from ..metrics import WON
 from . import rules
+from .options import AdapterOptions
 from .pettingzoo import World
 from .spaces import Choice
 from .teams import EnvStep, fates
+
+CLASSIC = "pettingzoo.classic."
+DUELS = (  # of its modules, those where who earns something has won
+    "chess",
+    "connect_four",
+    "go",
+    "leduc_holdem",
+    "rps",
+    "texas_holdem",
+    "texas_holdem_no_limit",
+    "tictactoe",
+)
 
 
 class TurnsMatch(World):
@@ -23,8 +37,16 @@ class TurnsMatch(World):
 
     interface = rules.TURNS
 
+    def __init__(self, env: Any, how: AdapterOptions):
+        super().__init__(env, how)
+        self.earned: dict[Any, float] = {}  # in this episode
+        self.duel = not self.metrics and how.asked is None and self._zero_sum()
+        if self.duel:
+            self.metrics = tuple(f"{team}/{WON}" for team in self.teams)
+
     def reset(self, seed: int) -> MatchStep:
         self.env.reset(seed=seed)
+        self.earned = {}
         self.live = self.arrived()
         return self._instant({})
 
@@ -34,9 +56,24 @@ class TurnsMatch(World):
         self.env.step(self.roster.native(actions, [mover])[mover])
         # What this one step earned, of all agents: `last()` would tell it to each only at its own
         # next turn.
-        return self._instant(
-            dict(rules.by_agent(getattr(self.env, "rewards", None), set(), "reward"))
-        )
+        rewards = dict(rules.by_agent(getattr(self.env, "rewards", None), set(), "reward"))
+        if self.duel:
+            self.earned = {agent: self.earned.get(agent, 0.0) + rewards[agent] for agent in rewards}
+        return self._instant(rewards)
+
+    def episode_metrics(self) -> dict[str, float]:
+        """Who has won a game of two: who earned something, when the other did not."""
+        if not self.duel:
+            return super().episode_metrics()
+        one, other = (self.earned.get(line[0].agent, 0.0) for line in self.roster.lines.values())
+        return dict(zip(self.metrics, (one > 0 >= other, other > 0 >= one), strict=True))
+
+    def _zero_sum(self) -> bool:
+        """Whether it is a game of PettingZoo's in which one of two teams of one wins what the other
+        loses."""
+        module = type(getattr(self.env, "unwrapped", self.env)).__module__
+        alone = [spec.n for spec in self.teams.values()] == [1, 1]
+        return alone and module.startswith(CLASSIC) and module.rpartition(".")[2] in DUELS
 
     def _told(self, what: str) -> dict[Any, bool]:
         """The flags of all agents that are there."""
@@ -62,7 +99,8 @@ class TurnsMatch(World):
         alive, discounts = fates(self.live, live, terminated, truncated)
         self.live = live
         obs = last | {agent: self.env.observe(agent) for agent in (live or self.present())}
-        masks = self._turn(self.masks(obs, getattr(self.env, "infos", None)))
+        self.infos = getattr(self.env, "infos", None)
+        masks = self._turn(self.masks(obs, self.infos))
         return self.tell(EnvStep(obs, alive, masks, rewards, discounts, over=not live))
 
     def _living(self) -> set[Any]:

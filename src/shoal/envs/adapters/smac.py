@@ -18,7 +18,9 @@ import numpy as np
 from ...errors import ShoalError
 from ...types import Discrete, Spec
 from ..host.match import Broken, MatchStep, TeamStep
+from ..metrics import WON
 from . import rules
+from .metrics import Said, by_agent, number
 from .options import AdapterOptions
 
 TEAM = "agent"
@@ -40,12 +42,15 @@ class SmacMatch:
         self.taken = 0  # steps of this episode
         self.alive = np.zeros(0, bool)
         self.informs = False  # it has ever told anything in its info
+        self.info: Mapping[str, Any] = {}  # of the last step
         info = env.get_env_info()
         obs, state = (int(np.prod(info[shape])) for shape in ("obs_shape", "state_shape"))
         self.unseen = how.unseen
         state = state if self.unseen is None else 0
         agents = tuple(f"{TEAM}_{i}" for i in range(int(info["n_agents"])))
         self.teams = {TEAM: Spec(agents, obs, state, Discrete(int(info["n_actions"])))}
+        self.said = Said(env, how, self.teams)
+        self.metrics = self.said.names or ((WON,) if how.asked is None else ())
 
     def reset(self, seed: int) -> MatchStep:
         """Open a battle, from this seed if the environment takes one: SMAC itself takes one only
@@ -82,8 +87,15 @@ class SmacMatch:
                 "it ended without any info, as SMAC does when StarCraft II had to be started again"
             )
         self.informs |= bool(info)
+        self.info = info
         ended = bool(terminated) and not info.get("episode_limit", False)
         return self._moment(float(reward), ended, bool(terminated) or self.taken == self.limit)
+
+    def episode_metrics(self) -> dict[str, float]:
+        """As was asked for, or whether the battle was won, as SMAC tells it."""
+        if self.said.names:
+            return self.said.read(by_agent(self.info, self.teams[TEAM].agents))
+        return {WON: number(self.info.get("battle_won", False), WON)}
 
     def render(self) -> np.ndarray:
         picture = self.env.render(mode="rgb_array")

@@ -20,7 +20,7 @@ from ...errors import ShoalError
 from ...types import View
 from .faults import Fault, TooManyFaults
 from .match import Hosted, TeamStep, to_json
-from .shared import room, shared
+from .shared import METRICS, room, shared
 from .table import TRIES, Table, seed_of
 from .watched import Lost, Watched, making, never
 
@@ -61,8 +61,8 @@ class Arena:
         self.games = games
         self.halted = halted
         self.alone = alone
-        self.memory = reserve(room(env.teams, games))
-        self.arrays = shared(self.memory, env.teams, games)  # see `host.layout`
+        self.memory = reserve(room(env.teams, games, env.metrics))
+        self.arrays = shared(self.memory, env.teams, games, env.metrics)  # see `host.layout`
         self.cut = np.zeros(games, bool)  # episodes that are not to go on
         self.crews: list[Any] = (
             [] if workers else [Here(Table(env, self.arrays, range(games), seed))]
@@ -122,6 +122,11 @@ class Arena:
             team: View(**common, **arrays)  # type: ignore[arg-type]
             for team, arrays in own.items()
         }
+
+    def metrics(self) -> dict[str, np.ndarray]:
+        """`[B]` by metric: what was said of each game's last episode, once it is over: likewise."""
+        names = enumerate(self.env.metrics)
+        return {name: self.arrays[METRICS][:, place] for place, name in names}
 
     def close(self) -> None:
         """End every process and give the memory back."""
@@ -213,6 +218,7 @@ class Worker:
             "env": env.name,
             "options": env.options,
             "teams": to_json(env.teams),
+            "metrics": env.metrics,
             "draws": env.draws,
             "games": self.arena.games,
             "part": [self.part.start, self.part.stop],

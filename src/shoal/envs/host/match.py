@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -12,6 +13,9 @@ import numpy as np
 
 from ...errors import ShoalError
 from ...types import Spec
+from ..metrics import checked
+
+LARGEST = float(np.finfo(np.float32).max)
 
 
 class TeamStep(NamedTuple):
@@ -33,7 +37,8 @@ class MatchStep(NamedTuple):
 
 
 class Match(Protocol):
-    """One game on the host."""
+    """One game on the host. One that says metrics has also `metrics`, their names, and
+    `episode_metrics()`, a number by each name, asked for at the instant that ends an episode."""
 
     teams: dict[str, Spec]
 
@@ -53,6 +58,13 @@ class Match(Protocol):
     def close(self) -> None:
         """Give back what it holds."""
         ...
+
+
+class Lineup(NamedTuple):
+    """What is agreed on once about an environment."""
+
+    teams: dict[str, Spec]  # who plays
+    metrics: tuple[str, ...]  # what it says about an episode, by name
 
 
 class Broken(Exception):
@@ -76,14 +88,27 @@ class Hosted:
     # a process of its own tells who plays, not this one
     watched: bool = field(default=False, compare=False)
     patience: float = field(default=60.0, compare=False)  # seconds that it has for that
+    # its metrics, where they are known already; none if only who plays is
+    said: tuple[str, ...] | None = field(default=None, compare=False)
 
     @cached_property
     def teams(self) -> dict[str, Spec]:
-        return self.told or self.try_out()
+        return self.told or self._lineup.teams
 
-    def try_out(self) -> dict[str, Spec]:
-        """Open a match and close it again: who plays. One that is to be drawn must show a
-        picture."""
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """The names of what it says about an episode."""
+        if self.said is None and not self.told:
+            return self._lineup.metrics
+        return self.said or ()
+
+    @cached_property
+    def _lineup(self) -> Lineup:
+        return self.try_out()
+
+    def try_out(self) -> Lineup:
+        """Open a match and close it again: who plays, and what is said. One that is to be drawn
+        must show a picture."""
         from .watched import probe
 
         if self.watched:
@@ -98,7 +123,12 @@ class Hosted:
     def stateless(self) -> Hosted:
         """The same for those who do not look at its state, which may be slow to make: it has
         none."""
-        return replace(self, options=self.options | {"state": None}, told=_stateless(self.teams))
+        return replace(
+            self,
+            options=self.options | {"state": None},
+            told=_stateless(self.teams),
+            said=self.metrics,
+        )
 
     def open(self) -> Match:
         """A match, played by those who were told of before."""
@@ -109,8 +139,9 @@ class Hosted:
             self._compare(match)
         return match
 
-    def seen(self, match: Match) -> dict[str, Spec]:
-        """Who plays in a match, if it can be learnt from; one that is to be drawn is."""
+    def seen(self, match: Match) -> Lineup:
+        """Who plays in a match, if it can be learnt from, and what it says; one that is to be drawn
+        is."""
         for team, spec in match.teams.items():
             if not spec.obs:
                 raise ShoalError(
@@ -129,11 +160,11 @@ class Hosted:
                     else f"{type(error).__name__}: {error}"
                 )
                 raise ShoalError(f"{self.name} cannot be drawn: {what}") from error
-        return match.teams
+        return Lineup(match.teams, checked(_metrics(match), match.teams, self.name))
 
     def _compare(self, match: Match) -> None:
         found = _stateless(match.teams) if self.options.get("state", True) is None else match.teams
-        what = unlike(self.teams, found)
+        what = unlike(self.teams, found) or _unsaid(self.metrics, _metrics(match))
         if what:
             close(match)
             raise Mismatch(
@@ -147,6 +178,41 @@ def close(match: Match) -> None:
     """It may be broken: what closing it says does not matter."""
     with contextlib.suppress(Exception, SystemExit):
         match.close()
+
+
+def measured(match: Match, names: Sequence[str]) -> list[float]:
+    """What a match says about the episode that has just ended, in the order of these names."""
+    if not names:
+        return []
+    if not callable(getattr(match, "episode_metrics", None)):
+        raise Broken("it declares metrics and has no episode_metrics(), which says them: write one")
+    said = match.episode_metrics()  # type: ignore[attr-defined]
+    if not isinstance(said, Mapping):
+        raise Broken(f"episode_metrics must give a dictionary by name, not {said!r}"[:300])
+    return [_measured(said, name) for name in names]
+
+
+def _measured(said: Mapping[str, Any], name: str) -> float:
+    if name not in said:
+        raise Broken(f"the metric {name!r} was declared and is not said at the end of an episode")
+    value = np.asarray(said[name])
+    if value.size != 1 or value.dtype.kind not in "biuf":
+        raise Broken(f"the metric {name!r} must be one number, not {said[name]!r}"[:300])
+    number = float(value.item())
+    if not abs(number) <= LARGEST:
+        raise Broken(f"the metric {name!r} is not finite, or too large: {number}")
+    return number
+
+
+def _metrics(match: Match) -> Any:
+    """The names that a match declares; most declare none."""
+    return getattr(match, "metrics", ())
+
+
+def _unsaid(agreed: Sequence[str], found: Sequence[str]) -> str:
+    """The first metric that was agreed on and is not said now; it may say more."""
+    missing = [name for name in agreed if name not in found]
+    return f"it does not say the metric {missing[0]!r} any more" if missing else ""
 
 
 def unlike(agreed: dict[str, Spec], found: dict[str, Spec]) -> str:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Sequence
 from typing import IO
 
 import numpy as np
 
 from ...types import Discrete, Spec
 
+METRICS = "metrics"  # the array of what environments say; no team's has a name without a slash
 
-def layout(teams: dict[str, Spec], games: int) -> dict[str, tuple[tuple[int, ...], type]]:
+
+def layout(
+    teams: dict[str, Spec], games: int, metrics: Sequence[str] = ()
+) -> dict[str, tuple[tuple[int, ...], type]]:
     """Shape and type of every array matches are written to: `<team>/<field>`, or a field of the
     match itself."""
     arrays: dict[str, tuple[tuple[int, ...], type]] = {
@@ -25,6 +30,8 @@ def layout(teams: dict[str, Spec], games: int) -> dict[str, tuple[tuple[int, ...
         "making": ((games,), np.bool_),  # it is being made right now
         "shown": ((games,), np.bool_),  # it is to be drawn
     }
+    if metrics:  # of the episode that ended last, in the order of their names
+        arrays[METRICS] = ((games, len(metrics)), np.float32)
     for team, spec in teams.items():
         agents = (games, spec.n)
         size = spec.action.size
@@ -41,24 +48,26 @@ def layout(teams: dict[str, Spec], games: int) -> dict[str, tuple[tuple[int, ...
     return arrays
 
 
-def shared(memory: IO[bytes], teams: dict[str, Spec], games: int) -> dict[str, np.ndarray]:
+def shared(
+    memory: IO[bytes], teams: dict[str, Spec], games: int, metrics: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
     """The arrays of `layout` in a file that several processes have open; all zeros when it is
     new."""
     arrays = {}
     offset = 0
-    size = room(teams, games)
+    size = room(teams, games, metrics)
     if os.fstat(memory.fileno()).st_size < size:
         memory.truncate(size)
     block = mmap.mmap(memory.fileno(), size)
-    for name, (shape, kind) in layout(teams, games).items():
+    for name, (shape, kind) in layout(teams, games, metrics).items():
         arrays[name] = np.ndarray(shape, kind, block, offset)
         offset += _bytes(shape, kind)
     return arrays
 
 
-def room(teams: dict[str, Spec], games: int) -> int:
+def room(teams: dict[str, Spec], games: int, metrics: Sequence[str] = ()) -> int:
     """Bytes of the arrays of `layout`."""
-    return sum(_bytes(shape, kind) for shape, kind in layout(teams, games).values())
+    return sum(_bytes(shape, kind) for shape, kind in layout(teams, games, metrics).values())
 
 
 def _bytes(shape: tuple[int, ...], kind: type) -> int:

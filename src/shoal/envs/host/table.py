@@ -22,7 +22,8 @@ import numpy as np
 from ...errors import ShoalError
 from ...types import Discrete
 from .faults import Fault, TooManyFaults
-from .match import Broken, Hosted, Match, MatchStep, Mismatch, TeamStep, close
+from .match import Broken, Hosted, Match, MatchStep, Mismatch, TeamStep, close, measured
+from .shared import METRICS
 
 WORDS = {"obs": "observation"}  # what a user calls a field
 TRIES = 5  # to open a match again after it broke
@@ -37,7 +38,8 @@ class Table:
     """Plays some of the games whose arrays it is given."""
 
     def __init__(self, env: Hosted, arrays: dict[str, np.ndarray], games: range, seed: int):
-        self.env = replace(env, told=env.teams)
+        self.metrics = env.metrics if METRICS in arrays else ()
+        self.env = replace(env, told=env.teams, said=self.metrics)
         self.arrays = arrays
         self.games = games
         self.seed = seed
@@ -87,6 +89,8 @@ class Table:
                 moment = self._open(game) if fresh else self._advance(game)
                 self._end_strays()
                 self._write(game, moment, fresh)
+                if moment.over and self.metrics:
+                    self.arrays[METRICS][game] = measured(self.matches[game], self.metrics)
                 return
             except BaseException as error:  # also SystemExit, and what compiled languages raise
                 self._end_strays()

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from ...errors import ShoalError
-from ...types import Spec
 from .guard import CLOSING, FORWARDED
-from .match import from_json
+from .match import Lineup, from_json
 
 WAKING = 120.0  # seconds until a process is ready, which takes one where a machine is not busy
 STARTING = 120.0  # that making an environment may take, or more if patience is longer
@@ -217,11 +216,9 @@ def called(stack: str) -> str:
     return ""
 
 
-def probe(
-    name: str, options: dict[str, Any], patience: float, draws: bool = False
-) -> dict[str, Spec]:
-    """Who plays in an environment, as a process of its own tells that opens one and closes it
-    again."""
+def probe(name: str, options: dict[str, Any], patience: float, draws: bool = False) -> Lineup:
+    """Who plays in an environment and what it says, as a process of its own tells that opens one
+    and closes it again."""
     about = {"task": "probe", "env": name, "options": options, "draws": draws}
     with Watched(about) as process:
         try:
@@ -234,7 +231,7 @@ def probe(
         # it closes the environment, which may be the only one there can be
         with contextlib.suppress(Lost):
             process.answer(lambda: PARTING)
-    return from_json(said)
+    return Lineup(from_json(said["teams"]), tuple(said["metrics"]))
 
 
 def verdict(lost: Lost, call: str = "its constructor") -> str:

@@ -64,11 +64,12 @@ def _play(about: dict[str, Any], say: Callable[[Any], None]) -> None:
     from .shared import shared
     from .table import Table
 
-    env = Hosted(about["env"], about["options"], from_json(about["teams"]), about["draws"])
+    names = tuple(about["metrics"])
+    teams = from_json(about["teams"])
+    env = Hosted(about["env"], about["options"], teams, about["draws"], said=names)
     with os.fdopen(about["memory"], "r+b") as memory:
-        table = Table(
-            env, shared(memory, env.teams, about["games"]), range(*about["part"]), about["seed"]
-        )
+        arrays = shared(memory, teams, about["games"], names)
+        table = Table(env, arrays, range(*about["part"]), about["seed"])
     say([])
     while order := os.read(about["orders"], 1):
         say(table.draw() if order == b"d" else table.step())
@@ -76,13 +77,14 @@ def _play(about: dict[str, Any], say: Callable[[Any], None]) -> None:
 
 
 def _probe(about: dict[str, Any], say: Callable[[Any], None]) -> None:
-    """Who plays; with `draws`, whether it can be looked at."""
+    """Who plays and what it says; with `draws`, whether it can be looked at."""
     from .match import Hosted, close, to_json
 
     say([])
     env = Hosted(about["env"], about["options"], draws=about["draws"])
     match = env.open()
-    say(to_json(env.seen(match)))
+    teams, metrics = env.seen(match)
+    say({"teams": to_json(teams), "metrics": metrics})
     close(match)
 
 

@@ -46,6 +46,7 @@ class JaxGame:
     teams: dict[str, Spec]
     # steps after which the package ends an episode without saying that it was the clock
     limit: int | None = None
+    metrics: tuple[str, ...] = ()  # names of what `episode_metrics` says
 
     def open(self, key: Array) -> tuple[Any, Seen]:
         """One game as it opens."""
@@ -54,6 +55,10 @@ class JaxGame:
     def move(self, key: Array, world: Any, actions: dict[str, Array]) -> tuple[Any, Seen]:
         """One game after the teams' actions, `[N]` int (Discrete) or `[N,A]` float (Box)."""
         raise NotImplementedError
+
+    def episode_metrics(self, world: Any) -> dict[str, Array]:
+        """`[]` by metric: how the one episode that ends with this world went."""
+        return {}
 
     def reset(self, key: Array, games: int) -> tuple[Played, dict[str, View]]:
         world, seen = self._open_all(key, games)
@@ -74,6 +79,10 @@ class JaxGame:
             )
         world, seen = jax.lax.cond(first.any(), self._reopen, _as_played, key, first, (world, seen))
         return Played(world, seen.over), self._views(seen, first)
+
+    def measure(self, state: Played) -> dict[str, Array]:
+        """`[B]` by metric."""
+        return jax.vmap(self.episode_metrics)(state.world)
 
     def drawable(self) -> None:
         """Refuse to be drawn if nobody can."""

@@ -15,6 +15,7 @@ from ...errors import ShoalError
 from ...types import Discrete, Spec, line_up
 from ..adapters.teams import side_of
 from ..game import Env
+from ..metrics import WON, split
 from .base import ALONE, JaxGame, Seen, clock_of, pad, row
 from .options import (
     differing_sizes,
@@ -29,6 +30,8 @@ from .options import (
 )
 
 SMAX = ("SMAX", "HeuristicEnemySMAX", "LearnedPolicyEnemySMAX")
+ALLY = "ally"
+ENEMY = "enemy"
 TABLES = (  # option, the games that have it, and where the package keeps what it may be called
     ("scenario", SMAX, "smax.smax_env", "MAP_NAME_TO_SCENARIO"),
     ("layout", ("overcooked",), "overcooked", "overcooked_layouts"),
@@ -65,6 +68,24 @@ class Jaxmarl(JaxGame):
         )
         if hasattr(env, "max_steps") and clock_of(world):
             self.limit = int(env.max_steps)
+        self.metrics = self._battle() if name in SMAX else ()
+
+    def _battle(self) -> tuple[str, ...]:
+        """Who may win: the allies alone, or each side where both are teams."""
+        if len(self.env.agents) == self.env.num_allies:
+            return (WON,)
+        both = set(self.teams) == {ALLY, ENEMY}
+        return tuple(f"{team}/{WON}" for team in self.teams) if both else ()
+
+    def episode_metrics(self, world: Any) -> dict[str, Array]:
+        """A side has won when all of the other are dead and not all of its own, as the package
+        pays for it."""
+        while hasattr(world, "state"):  # the battle is inside, where the package plays the enemy
+            world = world.state
+        ally = world.unit_alive[: self.env.num_allies].any()
+        enemy = world.unit_alive[self.env.num_allies :].any()
+        won = {ALLY: ally & ~enemy, ENEMY: enemy & ~ally}
+        return {name: won[split(name)[0] or ALLY] for name in self.metrics}
 
     def _spec(self, agents: list[str], state: int) -> Spec:
         sizes = [self.sizes[agent] for agent in agents]

@@ -55,10 +55,6 @@ class GridGame(Game):
         """The options that these words of an id stand for."""
         raise NotImplementedError
 
-    def episode_metrics(self, world: Any) -> dict[str, Array]:
-        """`[B]` by name: how the episode that ended in this world went, beyond its return."""
-        raise NotImplementedError
-
     def _reopen(self, key: Array, first: Array, world: Any) -> Any:
         """Openings drawn for a lot of games at a time: a few end in each step, and an opening costs
         many steps."""

@@ -83,6 +83,7 @@ class Foraging(GridGame):
     """see the levels of players"""
 
     name = "lbf"
+    metrics = ("food", "won")
     example = "8x8-2p-2f"
     form = "8x8-2p-2f, after it -coop, -pen and -v1, -v2 or -v3, before it 2s- (sight) and grid-"
     reads = re.compile(

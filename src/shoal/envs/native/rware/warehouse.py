@@ -85,6 +85,7 @@ class Warehouse(GridGame):
     """see one's row and column as numbers up to 1"""
 
     name = "rware"
+    metrics = ("deliveries",)
     example = "tiny-2ag"
     form = (
         "tiny-2ag (small, medium, large, xlarge, 2x3), then -easy, -hard or -4req; -8h before"

@@ -1,0 +1,89 @@
+"""What somebody's environment says about an episode: by its method `episode_metrics`, or in the
+infos of the last step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...types import Spec
+from ..host.match import Broken
+from ..metrics import split
+from .options import AdapterOptions
+
+METHOD = "episode_metrics"
+Infos = Mapping[Any, Mapping[str, Any]]  # by agent
+
+
+class Said:
+    """The metrics that `--env.metrics` asks for, or that the environment declares as `metrics`.
+
+    One of the whole game is the mean over the agents whose infos say it, a team's over those of its
+    agents."""
+
+    def __init__(self, env: Any, how: AdapterOptions, teams: dict[str, Spec]):
+        plain = getattr(env, "unwrapped", env)
+        sayers = [one for one in (env, plain) if callable(getattr(one, METHOD, None))]
+        self.say = getattr(sayers[0], METHOD) if sayers else dict
+        own = {name: split(name)[1] for name in _declared(env) or _declared(plain)}
+        self.chosen = how.asked is not None  # by the user, who may leave some out
+        self.keys: dict[str, str] = own if how.asked is None else how.asked
+        self.teams = teams
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.keys)
+
+    def read(self, infos: Infos) -> dict[str, float]:
+        """Every metric, from what the environment said last."""
+        said = self.say()
+        if not isinstance(said, Mapping):
+            raise Broken(f"{METHOD} must give a dictionary by name, not {said!r}"[:300])
+        for name in said:
+            if name not in self.keys and not self.chosen:
+                raise Broken(f"{METHOD} says {name!r}, which is not declared: add it to metrics")
+        return {name: said[name] if name in said else self._mean(name, infos) for name in self.keys}
+
+    def _mean(self, name: str, infos: Infos) -> float:
+        team, _ = split(name)
+        key = self.keys[name]
+        agents = [a for a in infos if not team or str(a) in self.teams[team].agents]
+        values = [number(infos[a][key], name) for a in agents if key in infos[a]]
+        if values:
+            return float(np.mean(values))
+        known = sorted({str(key) for agent in agents for key in infos[agent]})
+        raise Broken(
+            f"the metric {name!r} was declared, and no info says {key!r} at the end of an episode,"
+            f" but {', '.join(known) or 'nothing'}"[:500]
+        )
+
+
+def number(value: Any, name: str) -> float:
+    """One number, also as numpy has them."""
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise Broken(f"the metric {name!r} must be one number, not {value!r}"[:300])
+    return float(array.item())
+
+
+def by_agent(info: Any, agents: Iterable[str]) -> Infos:
+    """One info for all agents as one for each: what it lists for each of them is their own."""
+    agents = list(agents)
+    if not isinstance(info, Mapping):
+        return {}
+    return {
+        agent: {
+            key: value[i] if np.ndim(value) == 1 and len(value) == len(agents) else value
+            for key, value in info.items()
+        }
+        for i, agent in enumerate(agents)
+    }
+
+
+def _declared(env: Any) -> tuple[str, ...]:
+    """The names that an environment declares; what else it may call `metrics` is its own affair."""
+    names = getattr(env, "metrics", ())
+    plain = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    return tuple(names) if plain else ()

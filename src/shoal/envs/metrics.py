@@ -1,0 +1,87 @@
+"""An environment's own metrics: numbers that it says about an episode, by declared names.
+
+A metric is of the whole game, such as `won`, or of one of its teams, such as `ally/won`. Nothing
+here needs JAX.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import ShoalError
+
+WON = "won"  # whether the game, or a team of it, won: 1 or 0
+WORD = re.compile(r"\w[\w.-]*")
+LONGEST = 60  # letters of a word
+MOST = 100  # metrics of an environment
+
+
+def split(name: str) -> tuple[str, str]:
+    """The team whose metric it is, "" for the whole game's, and its word."""
+    team, _, word = name.rpartition("/")
+    return team, word
+
+
+def meant(metric: str, names: Collection[str]) -> list[str]:
+    """The names that a user means by one: it, or the metrics of teams that have this word."""
+    return [metric] if metric in names else [name for name in names if split(name)[1] == metric]
+
+
+def declared(env: Any) -> tuple[str, ...]:
+    """The names that an environment declares; none if it says nothing of metrics."""
+    names = getattr(env, "metrics", ())
+    return checked(names, env.teams, env.name) if names else ()
+
+
+def checked(names: Any, teams: Collection[str], env: str) -> tuple[str, ...]:
+    """The names, if each can be told from all others."""
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise ShoalError(
+            f"the metrics of {env} must be a tuple of names, such as ('won',), not {names!r}"
+        )
+    if len(names) > MOST:
+        raise ShoalError(f"{env} declares {len(names)} metrics: declare at most {MOST}")
+    for name in names:
+        team, word = split(name)
+        if not WORD.fullmatch(word) or len(word) > LONGEST or name.startswith("/"):
+            raise ShoalError(
+                f"{env} cannot have a metric {name!r}: call it by one word of letters, digits,"
+                f" '_', '.' and '-', at most {LONGEST}, or <team>/<word>"
+            )
+        if team and team not in teams:
+            raise ShoalError(
+                f"the metric {name!r} of {env} is of no team: its teams are {', '.join(teams)}"
+            )
+        if name in teams:
+            raise ShoalError(f"{env} has a team {name!r}: call the metric otherwise")
+        if names.count(name) > 1:
+            raise ShoalError(f"{env} declares the metric {name!r} twice: declare it once")
+    return tuple(names)
+
+
+def refuse_undeclared(said: Collection[str], names: Collection[str], env: str) -> None:
+    """Refuse what is said under other names than were declared."""
+    for name in said:
+        if name not in names:
+            known = ", ".join(names) or "none"
+            raise ShoalError(
+                f"{env} says the metric {name!r} and declares {known}: add it to its metrics"
+            )
+    for name in names:
+        if name not in said:
+            raise ShoalError(f"{env} declares the metric {name!r}: let episode_metrics say it")
+
+
+def refuse_nonsense(said: Mapping[str, Any], env: str) -> None:
+    """Refuse a metric that is not finite, of one episode or of several."""
+    for name, values in said.items():
+        wrong = np.ravel(values)[~np.isfinite(np.ravel(values))]
+        if wrong.size:
+            raise ShoalError(
+                f"the metric {name!r} of {env} was {wrong[0]:g} at the end of an episode:"
+                f" let it be a finite number"
+            )
