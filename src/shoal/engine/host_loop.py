@@ -188,7 +188,7 @@ class HostLoop(Loop):
         done = jax.tree.map(partial(_shape, self.window), (actions, records, first))
         kept = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (carries, after))
         flat: Any = jax.ShapeDtypeStruct(done[2].shape, np.float32)
-        said = dict.fromkeys(self._metrics, flat)
+        said: Any = dict.fromkeys(self._metrics, flat)
         played = Played(streams, done[0], done[1], kept[0], kept[1], done[2], said)
         self.learn = self._learning_program.lower(state, played, keys, clock).compile()
         return partial(self._run_here, iterations)
