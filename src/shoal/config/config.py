@@ -251,7 +251,7 @@ def parts(
     """What a config is made of, from plain values, as a file or a caller gives them."""
     if found := envs.find(env):
         game, said = found
-        options = dataclasses.asdict(fill(game, said | options, env))  # type: ignore[call-overload]
+        options = dataclasses.asdict(fill(game, said | options, env))
     chosen = {
         team: (name, fill(algorithms.find(name).Config, own, name))
         for team, (name, own) in teams.items()
