@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import shoal
+from shoal.store import start
+from shoal.store.folder import config_of
 
 SAVED = Path(__file__).parent.parent / "data" / "0.1.0"
 RUNS = sorted(path.name for path in SAVED.iterdir())
@@ -35,3 +38,19 @@ def test_it_goes_on_to_its_end(run: Path) -> None:
     steps = json.loads((run / "config.json").read_text())["settings"]["steps"]
     result = shoal.resume(run, quiet=True)
     assert result.steps >= steps and not result.stopped
+
+
+def test_it_is_trained_further(run: Path) -> None:
+    steps = 2 * json.loads((run / "config.json").read_text())["settings"]["steps"]
+    assert shoal.resume(run, quiet=True, steps=steps).steps >= steps
+    assert json.loads((run / "config.json").read_text())["settings"]["steps"] == steps
+
+
+@pytest.mark.parametrize("place", ["", "best", "policy"])
+def test_a_run_starts_from_it(run: Path, place: str) -> None:
+    """From its checkpoint or from a policy, which held whole learners then."""
+    config = config_of(run)
+    config = replace(config, settings=replace(config.settings, from_run=str(run / place)))
+    rng = np.random.default_rng(0)
+    fresh = {team: algorithm.init(rng) for team, algorithm in config.algorithms.items()}
+    assert start.begin(config, fresh).about["teams"]["agent"]["new"] == []

@@ -225,7 +225,7 @@ def meanings(cls: type) -> dict[str, str]:
 
 def _id(game: type) -> str:
     """As `shoal list` shows it: where ids say options, an example of one."""
-    return f"{game.name}/{game.example}" if issubclass(game, GridGame) else game.name  # type: ignore[attr-defined]
+    return f"{game.name}/{game.example}" if issubclass(game, GridGame) else game.name
 
 
 def _names(kind: type[Algorithm]) -> str:

@@ -293,7 +293,7 @@ def parts(
     A game from outside is looked up only to be played: a policy acts without it."""
     if found := envs.find(env) if playing else envs.ours(env):
         game, said = found
-        options = dataclasses.asdict(fill(game, said | options, env))  # type: ignore[call-overload]
+        options = dataclasses.asdict(fill(game, said | options, env))
     chosen = {
         team: (name, fill(algorithms.find(name).Config, own, name))
         for team, (name, own) in teams.items()

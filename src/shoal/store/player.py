@@ -395,8 +395,9 @@ def _view(spec: Spec, seen: dict[str, np.ndarray], legal: Masks, alive: Masks, g
             raise ShoalError(f"{agent} is alive and has no legal action: its mask must allow one")
     nothing = np.zeros((games, spec.n), np.float32)
     state = np.zeros((games, spec.state), np.float32)  # critics see it, actors never do
-    view = View(obs, state, allowed, here, np.zeros(games, bool), nothing, here.astype(np.float32))  # type: ignore[arg-type]
-    return jax.tree.map(jnp.asarray, view)
+    first = np.zeros(games, bool)
+    parts = (obs, state, allowed, here, first, nothing, here.astype(np.float32))
+    return View(*map(jnp.asarray, parts))
 
 
 def _sizes(spec: Spec) -> dict[str, int]:
