@@ -214,13 +214,24 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
     def act(
         self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool
     ) -> Decision:
-        dist, _, hidden = self.policy(
-            learner.params["actor"], self.scene(view, carry), carry.hidden, clock
+        scene = self.scene(view, carry)
+        dist, raw, hidden = self.decide(
+            learner.params["actor"], scene, carry.hidden, clock, key, greedy
         )
-        raw = dist.mode() if greedy else dist.sample(key)
         log_prob = dist.log_prob(raw)[0]
         action = dist.action(raw)[0]
         return Decision(action, self.next_carry(hidden, action, carry), Record(raw[0], log_prob))
+
+    def decide(
+        self, actor: Actor, scene: Scene, carry: Hidden, clock: Clock, key: Array, greedy: bool
+    ) -> tuple[Any, Array, Hidden]:
+        """The policy, what it draws, and the carry after it.
+
+        Agents that decide one after another override this: they hand what the earlier ones chose
+        to `policy` as `scene.action`, which holds the actions taken when the policy learns.
+        """
+        dist, _, hidden = self.policy(actor, scene, carry, clock)
+        return dist, dist.mode() if greedy else dist.sample(key), hidden
 
     def policy(
         self, actor: Actor, scene: Scene, carry: Hidden, clock: Clock
@@ -247,18 +258,16 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         if not self.recurrent:
             batch = _fold_time(batch)
         learner = self.critic_first(learner, batch, key_study, clock)
-        both = ("actor", "critic")
-        learner, metrics = self.passes(
-            self.losses,
-            both,
-            learner,
-            batch,
-            key_rows,
-            clock,
-            self.config.epochs,
-            self.config.minibatches,
-        )
+        learner, metrics = self.improve(learner, batch, key_rows, clock)
         return learner, Rollout(carry), metrics
+
+    def improve(
+        self, learner: Learner, batch: Batch, key: Array, clock: Clock
+    ) -> tuple[Learner, Metrics]:
+        """Gradient steps on the window; agents that learn one after another take turns here."""
+        c = self.config
+        parts = ("actor", "critic")
+        return self.passes(self.losses, parts, learner, batch, key, clock, c.epochs, c.minibatches)
 
     def critic_first(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> Learner:
         """What the critic learns from the window before the actor learns anything: nothing."""

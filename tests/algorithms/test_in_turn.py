@@ -1,0 +1,116 @@
+"""A member whose agents decide one after another, and one whose agents learn so: neither copies
+`learn`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from helpers import TEAM, TINY, mortal, run
+from jax import Array
+
+from shoal.algorithms.on_policy import Batch, Learner
+from shoal.algorithms.ppo import PPO
+from shoal.engine.loop import Loop
+from shoal.nets.inputs import InputPart, Scene, as_input
+from shoal.types import Clock, Spec
+
+
+def _earlier(scene: Scene, spec: Spec) -> Array:
+    """`[T,B,N,N·A]` what the agents before each one chose."""
+    before = jnp.tri(spec.n, k=-1)[:, :, None]
+    if scene.action is None:
+        return jnp.zeros((*scene.view.alive.shape, spec.n * spec.action.size))
+    seen = scene.action[..., None, :, :] * before
+    return seen.reshape(*scene.view.alive.shape, -1)
+
+
+EARLIER = InputPart(lambda spec: spec.n * spec.action.size, _earlier)
+
+
+class InTurn(PPO):
+    """PPO whose agents see what those before them chose."""
+
+    name = "in-turn"
+
+    def __init__(self, config: Any, spec: Spec):
+        super().__init__(config, spec)
+        self.sees["actor"] = (*self.sees["actor"], EARLIER)
+
+    def decide(
+        self, actor: Any, scene: Scene, carry: Any, clock: Clock, key: Array, greedy: bool
+    ) -> tuple[Any, Array, Any]:
+        raw = jnp.zeros(scene.view.alive.shape, jnp.int32)
+        for agent in range(self.spec.n):
+            known = self.acted(as_input(raw, self.spec), scene.view)
+            dist, drawn, hidden = super().decide(
+                actor, scene._replace(action=known), carry, clock, key, greedy
+            )
+            raw = raw.at[..., agent].set(drawn[..., agent])
+        known = self.acted(as_input(raw, self.spec), scene.view)
+        dist, _, hidden = self.policy(actor, scene._replace(action=known), carry, clock)
+        return dist, raw, hidden
+
+
+class OneByOne(PPO):
+    """PPO whose agents learn one after another, each from its own steps alone."""
+
+    name = "one-by-one"
+
+    def improve(
+        self, learner: Learner, batch: Batch, key: Array, clock: Clock
+    ) -> tuple[Learner, dict[str, Array]]:
+        metrics: dict[str, Array] = {}
+        for agent in range(self.spec.n):
+            own = jnp.arange(self.spec.n) == agent
+            mine = batch._replace(weight=batch.weight * own)
+            learner, metrics = super().improve(learner, mine, key, clock)
+        return learner, metrics
+
+
+def _played(kind: type[PPO]) -> tuple[Any, Any, Any]:
+    """A window on the mortal game, the policy that learns from it, and its learner before."""
+    env = mortal()
+    algorithm = kind(kind.Config(**TINY, minibatches=1, epochs=1), env.teams[TEAM])
+    loop = Loop(env, {TEAM: algorithm}, games=4, window=6, steps=1000)
+    algorithm.learn = lambda learner, memory, key, clock: (  # type: ignore[method-assign]
+        learner,
+        memory._replace(window=()),
+        {"window": memory.window},
+    )
+    state, metrics = run(loop, 1)
+    window = jax.tree.map(lambda x: x[-1], metrics.learning[TEAM]["window"])
+    return algorithm, state.learners[TEAM], window
+
+
+def test_what_was_drawn_in_turn_is_evaluated_at_once() -> None:
+    algorithm, learner, window = _played(InTurn)
+    scene, _ = algorithm._scenes(window)
+    clock = Clock(np.float32(0), np.float32(0))  # type: ignore[arg-type]
+    actor = learner.params["actor"]
+    dist, _, _ = algorithm.policy(actor, scene, window.carry.hidden, clock)
+    alive = np.asarray(window.view.alive[:-1])
+    again = np.asarray(dist.log_prob(window.record.raw))
+    np.testing.assert_allclose(again[alive], window.record.log_prob[alive], atol=1e-5)
+    # the second agent's policy does depend on what the first one chose
+    blind, _, _ = algorithm.policy(actor, scene._replace(action=None), window.carry.hidden, clock)
+    other = np.asarray(blind.log_prob(window.record.raw))
+    both = alive.all(-1)
+    np.testing.assert_allclose(other[both][:, 0], again[both][:, 0], atol=1e-5)
+    assert np.abs(other[both][:, 1] - again[both][:, 1]).max() > 1e-4
+
+
+def test_both_learn() -> None:
+    for kind in (InTurn, OneByOne):
+        env = mortal()
+        algorithm = kind(kind.Config(**TINY, minibatches=1, epochs=1), env.teams[TEAM])
+        before = algorithm.init(np.random.default_rng(0)).params["actor"]
+        state, _ = run(Loop(env, {TEAM: algorithm}, games=4, window=6, steps=1000), 2)
+        after = state.learners[TEAM].params["actor"]
+        changed = [
+            not np.array_equal(old, new)
+            for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
+        ]
+        assert all(changed) and all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after))
