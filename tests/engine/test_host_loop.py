@@ -364,13 +364,19 @@ def test_what_cannot_be_saved_or_opened_is_said_in_a_sentence(here: None) -> Non
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+    ("number", "times", "code"),
+    [
+        (signal.SIGINT, 1, 130),
+        (signal.SIGINT, 2, 130),
+        (signal.SIGTERM, 1, 143),
+        (signal.SIGKILL, 1, -9),
+    ],
 )
 def test_however_a_run_ends_no_process_stays(
-    tmp_path: Path, here: None, number: signal.Signals, code: int
+    tmp_path: Path, here: None, number: signal.Signals, times: int, code: int
 ) -> None:
-    """Ctrl-C and SIGTERM save first; after kill -9 the workers, one of them hung, end by
-    themselves."""
+    """Ctrl-C and SIGTERM save first, a second Ctrl-C ends at once; after kill -9 the workers, one
+    of them hung, end by themselves."""
     command = [sys.executable, "-m", "shoal", "train", "ppo", "brittle:make", "--env.hangs", "0.2"]
     sizes = (
         "--steps 1e6 --games 2 --window 10 --workers 2 --patience 30 --eval-episodes 1 --hidden"
@@ -388,10 +394,13 @@ def test_however_a_run_ends_no_process_stays(
             until(lambda: len(children(run.pid)) >= 2)
             workers = children(run.pid)
             until(lambda: (tmp_path / "run").is_dir())
-            run.send_signal(number)
-            assert run.wait(100) == code
+            for _ in range(times):
+                run.send_signal(number)
+                time.sleep(0.5)
+            assert run.wait(10 if times > 1 else 100) == code
     until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
-    assert number == signal.SIGKILL or (tmp_path / "run" / "policy").is_dir()
+    saved = times == 1 and number != signal.SIGKILL
+    assert not saved or (tmp_path / "run" / "policy").is_dir()
 
 
 def test_a_policy_plays_where_its_environment_is_not_installed(

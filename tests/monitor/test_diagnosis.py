@@ -4,6 +4,7 @@ learning rate."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from shoal.engine.episodes import Episodes
 from shoal.envs.native.matrix import MatrixGame
 from shoal.monitor import diagnosis
 from shoal.monitor.metrics import Diverged
-from shoal.types import Box
+from shoal.types import Box, Spec
 
 SIZES: dict[str, Any] = {
     "games": 4,
@@ -91,14 +92,28 @@ def test_a_learner_is_blamed_where_the_game_is_well() -> None:
     )
 
 
-def test_an_action_without_width_is_named() -> None:
-    spec = replace(
-        envs.make("test/continuous_identity").teams["agent"], action=Box((0.0, 2.0), (1.0, 2.0))
-    )
-    (told,) = diagnosis._narrow({"agent": spec})
-    assert told.startswith("dimension 1 of team agent's actions has no width (it is always 2)")
+@dataclass(frozen=True)
+class Held(Harsh):
+    """Each agent has bounds of its own, and agent 1 a dimension without width."""
+
+    worth: float = 1e30
+    name = "test/held"
+
+    @cached_property
+    def teams(self) -> dict[str, Spec]:
+        box = Box(((-1.0, -1.0), (0.0, 2.0)), ((1.0, 1.0), (1.0, 2.0)))
+        return {"agent": replace(super().teams["agent"], action=box)}
+
+
+def test_a_held_dimension_is_not_blamed_for_huge_rewards() -> None:
+    """It does no harm, and bounds may be each agent's own."""
+    config = Config.build("test/held", {"agent": ("ppo", {"minibatches": 1})}, {}, {"games": 4})
+    well = Episodes({"agent": np.ones((2, 2))}, np.array([5, 5]))
+    told = diagnosis.cause(config, {}, well)
+    assert told.startswith("a reward of team agent was as large as 1e+30")
 
 
 @pytest.fixture(autouse=True)
 def harsh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(envs.GAMES, Harsh.name, Harsh)
+    for game in (Harsh, Held):
+        monkeypatch.setitem(envs.GAMES, game.name, game)

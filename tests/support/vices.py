@@ -3,8 +3,10 @@ survive."""
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import fcntl
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -104,6 +106,15 @@ class Vicious(gymnasium.Env):
             os._exit(0)
         os.wait()
 
+    def _helper(self) -> None:
+        """A child that the process waits for at its end."""
+        multiprocessing.get_context("fork").Process(
+            target=time.sleep, args=(1000,), name="helper"
+        ).start()
+
+    def _lasts(self) -> None:
+        atexit.register(time.sleep, 1000)
+
     def _strays(self) -> None:
         """A child that goes on where its parent does."""
         os.fork()
@@ -179,3 +190,29 @@ def dying() -> None:
 
 def shuffled(**how: Any) -> Shuffled:
     return Shuffled(**how)
+
+
+class Unannounced:
+    """Meant for PettingZoo, without possible_agents."""
+
+    observation_space, action_space, step, close = (
+        getattr(Shuffled, name) for name in ("observation_space", "action_space", "step", "close")
+    )
+
+    def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
+        return {}, {}
+
+
+class Seedless(Vicious):
+    """Has a reset() that takes no seed."""
+
+    def reset(self) -> tuple[np.ndarray, dict]:  # type: ignore[override]
+        return super().reset()
+
+
+def unannounced() -> Unannounced:
+    return Unannounced()
+
+
+def seedless() -> Seedless:
+    return Seedless()

@@ -6,6 +6,7 @@ The process says before every call which one it is, and then what the check foun
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 import traceback
 from collections.abc import Callable
@@ -14,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import ShoalError
 from .check import RULES, Finding, Report, check, named
-from .host.match import Hosted, Match, MatchStep, from_json, to_json, unlike
+from .host.match import Broken, Hosted, Match, MatchStep, from_json, to_json, unlike
 from .host.watched import PARTING, Lost, Watched, making, probe, verdict
 
 ERRORS = named(RULES[0])
@@ -61,13 +63,10 @@ class Course:
         """It says nothing more."""
         if not self.ended:
             self.blame(TIME if lost.seconds else PROCESS, verdict(lost, self.call))
-        elif lost.seconds:
-            what = (
-                f"a thread that does not end: {', '.join(self.threads)}"
-                if self.threads
-                else "its process busy"
-            )
-            self.blame(THREADS, f"it leaves {what}")
+        elif lost.seconds and self.threads:
+            self.blame(THREADS, f"it leaves a thread that does not end: {', '.join(self.threads)}")
+        elif lost.seconds and CHILDREN not in self.broken:
+            self.blame(PROCESS, "it does not let its process end")
 
     def blame(self, rule: str, what: str) -> None:
         self.broken.setdefault(rule, []).append(Finding("", self.step, what))
@@ -118,11 +117,18 @@ def narrate(about: dict[str, Any], say: Callable[[Any], None]) -> None:
     env = Narrated(about["env"], about["options"], say=say)
     try:
         report = check(env, about["steps"], about["seed"])
+    except ShoalError as error:
+        if not error.detail and not isinstance(error.__cause__, Broken):
+            raise  # there is no such environment: nothing of it was checked
+        say({"raised": "\n".join(filter(None, [str(error), error.detail]))})
     except Exception:
         say({"raised": traceback.format_exc(limit=-6)})
     else:
         about = {"teams": to_json(report.teams), "steps": report.steps, "episodes": report.episodes}
         say(about | {"findings": report.findings})
+    children = [f"{child.name} ({child.pid})" for child in multiprocessing.active_children()]
+    if children:
+        say({"left": children})
     own = (
         thread
         for thread in threading.enumerate()

@@ -14,7 +14,7 @@ from .. import algorithms
 from ..config.config import Config
 from ..engine.episodes import Episodes
 from ..engine.evaluate import Evaluator
-from ..types import Box, Clock, Spec, View
+from ..types import Clock, View
 
 HUGE = 1e6  # beyond which a number is more than nets and their squared errors bear
 # of random play that are looked at
@@ -26,21 +26,7 @@ OTHERWISE = "try a smaller lr or max_grad_norm"
 def cause(config: Config, views: dict[str, View], before: Episodes) -> str:
     """The first that is found, and what to do; `views` are the newest, `before` was played before
     any training."""
-    teams = config.game.teams
-    found = [*_narrow(teams), *_strange(config, views), *_rich(before)]
-    return next(iter(found), OTHERWISE)
-
-
-def _narrow(teams: dict[str, Spec]) -> Iterator[str]:
-    for team, spec in teams.items():
-        if isinstance(spec.action, Box):
-            flat = np.flatnonzero(np.asarray(spec.action.low) >= np.asarray(spec.action.high))
-            for place in flat[:1].tolist():
-                what = (
-                    f"dimension {place} of team {team}'s actions has no width (it is always"
-                    f" {spec.action.low[place]:g})"
-                )
-                yield f"{what}: leave it out of the action space"
+    return next(iter([*_strange(config, views), *_rich(before)]), OTHERWISE)
 
 
 def _strange(config: Config, views: dict[str, View]) -> Iterator[str]:

@@ -127,9 +127,8 @@ class Closeless:
 
 
 class Unannounced:
-    """Nobody says who may play."""
+    """Nobody says who may play, or who plays before `reset`."""
 
-    agents: Any = ()
     observation_space, action_space, step, seen, close = (
         getattr(Well, name)
         for name in ("observation_space", "action_space", "step", "seen", "close")
@@ -137,6 +136,13 @@ class Unannounced:
 
     def reset(self, seed=None, options=None):
         return {}, {}
+
+
+def swapped() -> spaces.Box:
+    """A space whose bounds were changed after it was made."""
+    box = spaces.Box(-1.0, 1.0, (2,))
+    box.low, box.high = box.high, box.low
+    return box
 
 
 BAD: dict[str, tuple[Callable[[], Any], str]] = {
@@ -192,6 +198,10 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: gymnasium.wrappers.TimeLimit(alone(reset=lambda self: Alone.reset(self))(), 9),
         "reset of Gymnasium.s Env takes a seed",
     ),
+    "bounds swapped": (
+        changed(action_space=lambda self, agent: swapped()),
+        "have low above high in dimension 0: swap the bounds",
+    ),
     "text": (changed(space=spaces.Text(5)), "no fixed size"),
     "text inside": (
         changed(space=spaces.Dict(word=spaces.Text(5), number=Well.space)),
@@ -231,6 +241,14 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "array": (
         told(lambda env, answer: answer[1].update(a_0=np.ones(2))),
         "the reward of a_0 is array",
+    ),
+    "paid in words": (
+        told(lambda env, answer: answer[1].update(a_0="1")),
+        "the reward of a_0 is '1', not a number",
+    ),
+    "paid too much": (
+        told(lambda env, answer: answer[1].update(a_0=10**400)),
+        "the reward of a_0 is 1000000.*not a number",
     ),
     "stranger": (
         told(lambda env, answer: answer[0].update(b_9=0)),

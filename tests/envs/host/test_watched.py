@@ -136,6 +136,18 @@ def test_what_it_does_when_it_is_closed_is_not_our_affair(
             "It leaves no child processes behind.",
             "it leaves child processes: sleep (",
         ),
+        (
+            "helper",
+            "step",
+            "It leaves no child processes behind.",
+            "it leaves child processes: helper (",
+        ),
+        (
+            "lasts",
+            "step",
+            "It leaves the process alone.",
+            "it does not let its process end",
+        ),
     ],
 )
 def test_check_env_names_what_is_done_to_its_process(
@@ -147,7 +159,9 @@ def test_check_env_names_what_is_done_to_its_process(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("shoal.envs.host.watched.STARTING", 1.0)
-    monkeypatch.setattr("shoal.envs.watched_check.PARTING", 3.0 if what == "thread" else 20.0)
+    monkeypatch.setattr(
+        "shoal.envs.watched_check.PARTING", 20.0 if what in ("child", "orphan") else 3.0
+    )
     monkeypatch.setenv("MARK", mark := f"shoal-{os.getpid()}-{what}-{where}")
     words = ["check-env", "vices:make", "--env.what", what, "--env.where", where, "--steps", "12"]
     words += ["--patience", "1" if what == "hangs" else "60"]
@@ -155,6 +169,23 @@ def test_check_env_names_what_is_done_to_its_process(
     out = capsys.readouterr().out
     assert f"broken  {rule}\n" in out and finding in out and "1 rules broken" in out
     assert not sleepers(mark)
+
+
+@pytest.mark.parametrize(
+    ("env", "code", "sentence"),
+    [
+        ("vices:seedless", 1, "reset of Gymnasium's Env takes a seed: write def reset("),
+        ("vices:unannounced", 1, "PettingZoo's environments have possible_agents"),
+        ("vices:nobody", 2, "vices has no function 'nobody'"),
+        ("gym:NoSuch-v1", 2, "Gymnasium cannot make 'NoSuch-v1'"),
+    ],
+)
+def test_check_env_says_what_cannot_be_opened_in_a_sentence(
+    env: str, code: int, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check-env", env, "--steps", "12"]) == code
+    said = "".join(capsys.readouterr())
+    assert sentence in said and "Traceback" not in said and "ShoalError" not in said
 
 
 def test_check_env_finds_nothing_in_what_is_well(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ inherit from anything.
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -74,9 +75,22 @@ def adapt(env: Any, how: AdapterOptions) -> Match:
 def _of_pettingzoo(env: Any) -> bool:
     """Whether it is meant to be one of PettingZoo's."""
     inherits = any(kind.__module__.startswith("pettingzoo.") for kind in type(env).__mro__)
-    return inherits or (
-        callable(getattr(env, "observation_space", None)) and hasattr(env, "agents")
+    return inherits or all(
+        _asks_who(getattr(env, method, None)) for method in ("observation_space", "action_space")
     )
+
+
+def _asks_who(method: Any) -> bool:
+    """Whether a method needs to be told of which agent, as PettingZoo's spaces do."""
+    if not callable(method):
+        return False
+    try:
+        inspect.signature(method).bind()
+    except TypeError:
+        return True
+    except ValueError:  # it cannot be told
+        return False
+    return False
 
 
 def _has(env: Any, methods: tuple[str, ...]) -> bool:

@@ -200,6 +200,11 @@ def writer(agent: str, space: spaces.Space) -> Writer:
                 f"the actions of {agent}, {space}, have no finite bounds: wrap the environment"
                 f" so that they have"
             )
+        for place in np.flatnonzero(space.low > space.high)[:1]:
+            raise ShoalError(
+                f"the actions of {agent}, {space}, have low above high in dimension {place}:"
+                " swap the bounds"
+            )
         return Vector(agent, space)
     parts: list[int] | None = None
     if isinstance(space, spaces.Discrete):

@@ -7,6 +7,7 @@ among those that live.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -225,7 +226,7 @@ def _allowed(seat: Seat, mask: Any, over: bool) -> np.ndarray:
 
 
 def _number(agent: Any, reward: Any) -> float:
-    try:
-        return float(reward)
-    except (TypeError, ValueError) as error:
-        raise Broken(f"the reward of {agent} is {reward!r}, not a number") from error
+    if not isinstance(reward, str | bytes):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            return float(reward)
+    raise Broken(f"the reward of {agent} is {reward!r:.80}, not a number that float32 holds")
