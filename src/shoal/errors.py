@@ -17,6 +17,14 @@ class ShoalError(Exception):
     detail = ""  # such as the traceback of somebody's environment, on lines of its own
 
 
+def printable(text: str, most: int = 2000) -> str:
+    """Text from a file as a terminal may show it: control characters escaped, cut if endless."""
+    shown = text if len(text) <= most else f"{text[:most]}…"
+    return "".join(
+        sign if sign.isprintable() or sign in "\n\t" else repr(sign)[1:-1] for sign in shown
+    )
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """`, did you mean …?`, if anything known is near."""
     near = difflib.get_close_matches(word, list(known), 1, cutoff=0.5)

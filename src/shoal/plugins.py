@@ -44,6 +44,10 @@ EXTRAS = {  # package -> the extra of ours that brings it
     "lbforaging": "lbforaging",
     "rware": "rware",
 }
+PACKAGES = {  # prefix of an environment's id -> the packages that Shoal has an adapter for
+    "pz": ("pettingzoo", "mpe2", "magent2", "gymnasium_robotics"),
+    "gym": ("gymnasium", "gymnasium_robotics", "lbforaging", "rware", "ale_py", "minigrid"),
+}
 _held: dict[str, Any] = {}  # import path -> what it names, as far as this process knows
 
 
@@ -131,9 +135,11 @@ def _home(module: str) -> str:
 def import_module(path: str, otherwise: str = "") -> ModuleType:
     """The module of that name; if it cannot be imported, a sentence that says what to install.
 
-    `otherwise` is what else a user may have meant."""
+    It may lie in the folder one is in, unless it has the name of a package that Shoal knows: files
+    name those without asking for trust. `otherwise` is what else a user may have meant."""
     here = str(Path.cwd())
-    if here not in sys.path:
+    known = path.partition(".")[0] in {name for names in PACKAGES.values() for name in names}
+    if not known and here not in sys.path:
         sys.path.append(here)
     try:
         return importlib.import_module(path)

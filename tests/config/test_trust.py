@@ -251,6 +251,28 @@ def test_ones_own_environment_is_played_when_typed_or_trusted(
     assert main(["resume", str(tmp_path / "camp"), "--trust"]) == 0
 
 
+def test_a_known_package_that_is_not_installed_is_not_had_from_this_folder(
+    cartpole: Path, mark: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run may name it without asking for trust, so a module beside the run must not stand in."""
+    Path("minigrid.py").write_text(SLY)
+    here = str(Path.cwd())
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place not in ("", here)])
+    run = rewritten(cartpole, tmp_path / "run", named("gym:minigrid:CartPole-v1"))
+    with pytest.raises(ShoalError, match="there is no module 'minigrid'"):
+        shoal.load(run).evaluate(1)
+    assert not mark.exists()
+
+
+def test_what_a_file_says_cannot_steer_the_terminal(
+    cartpole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = rewritten(cartpole, tmp_path / "run", named("sly:\x1b[2J" + "x" * 10**5))
+    assert main(["train", str(run / "config.json")]) == 2
+    told = capsys.readouterr().err
+    assert "\x1b" not in told and "\\x1b[2J" in told and len(told) < 2100
+
+
 def test_campaigns_of_strangers_run_nothing(
     mark: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -260,6 +282,14 @@ def test_campaigns_of_strangers_run_nothing(
     refused(["campaign", str(toml)], capsys, "--trust", OWN)
     toml.write_text(f'algorithms = ["ppo"]\nenvs = ["{OWN}"]\n[options]\ntrust = true\n')
     refused(["campaign", str(toml)], capsys, "--trust")
+    for content, told in (
+        (f"algorithms = {'[' * 5000}{']' * 5000}", "too deep"),
+        ('algorithms = ["--help"]\nenvs = ["test/identity"]', "must begin with a name"),
+    ):
+        toml.write_text(content)
+        refused(["campaign", str(toml)], capsys, told)
+    os.mkfifo(pipe := tmp_path / "pipe.toml")
+    refused(["campaign", str(pipe)], capsys, "not a plain file")
     words = ["ppo", "test/identity", "--seeds", "1", *TINY.split()]
     assert main(["campaign", *words, "--out", str(tmp_path / "camp")]) == 0
     capsys.readouterr()
@@ -290,6 +320,7 @@ def test_a_group_of_strangers_runs_nothing_and_stays_in_its_folder(
         ([0, 1], "--trust"),
         (["../../x"], "does not say which"),
         ([10**30], "does not say which"),
+        (list(range(100_000)), "does not say which"),
     ):
         (tmp_path / "group" / "group.json").write_text(
             json.dumps({"seeds": seeds, "config": config})
@@ -344,6 +375,11 @@ DAMAGED: dict[str, Callable[[dict[str, Any]], Any]] = {
     "an enormous net": lambda config: config["teams"]["agent"]["options"].update(
         hidden=16_000, layers=100
     ),
+    "channels without end": lambda config: config["teams"]["agent"]["options"].update(
+        channels="9" * 5000
+    ),
+    "no teams": lambda config: config.update(teams={}),
+    "teams in a list": lambda config: config.update(teams=[1]),
     "an opponent of itself": lambda config: config["teams"]["agent"].update(
         algorithm="frozen", options={"run": "run", "team": "", "greedy": True}
     ),

@@ -137,6 +137,31 @@ def test_500_damaged_checkpoints_are_refused_and_the_one_before_is_used(
         checkpoint.newest(run, like)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"steps": "many"},
+        {"steps": -1},
+        {"seconds": None},
+        {"logs": {"metrics.jsonl": -5}},
+        {"best": {"team": "agent"}},
+    ],
+)
+def test_a_checkpoint_that_says_something_strange_is_refused(
+    wrong: dict, trained: Path, tmp_path: Path
+) -> None:
+    """With a checksum that fits."""
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    last = next(checkpoint.places(run))
+    about = json.loads((last / checkpoint.ABOUT).read_text()) | wrong
+    del about["sha256"]
+    about["sha256"] = checkpoint._checksum((last / checkpoint.STATE).read_bytes(), about)
+    (last / checkpoint.ABOUT).write_text(json.dumps(about))
+    with pytest.raises(ShoalError, match="does not say what shoal writes there"):
+        checkpoint.opened(last)
+
+
 def test_a_disk_that_fills_up_loses_nothing_that_was_saved(trained: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(trained, run)

@@ -77,8 +77,8 @@ class NetConfig:
 def convolutions(channels: str) -> tuple[int, ...]:
     """The channels of each convolution."""
     words = channels.split(",") if channels else []
-    if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
-        raise ShoalError(f"channels must be whole numbers such as 16,32, not {channels!r}")
+    if not all(word.strip().isdecimal() and len(word) < 9 and int(word) > 0 for word in words):
+        raise ShoalError(f"channels must be whole numbers such as 16,32, not {channels!r:.80}")
     return tuple(map(int, words))
 
 

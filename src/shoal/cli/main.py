@@ -11,7 +11,7 @@ from importlib import import_module
 
 from .. import __version__
 from ..config.trust import EVERYTHING, FLAG, Trust, of_files, trusted
-from ..errors import FULL, ShoalError, nearest
+from ..errors import FULL, ShoalError, nearest, printable
 from .words import Trusting
 
 INTRO = """\
@@ -62,8 +62,9 @@ def main(argv: Sequence[str] | None = None, handed: Trust | None = None) -> int:
         with of_files(trust.files):
             return _dispatch([word for word in argv if word != FLAG], trust)
     except ShoalError as error:
-        detail = f"{error.detail.rstrip()}\n" if error.detail else ""
-        print(f"{detail}shoal: {' '.join(str(error).split())}", file=sys.stderr)
+        if error.detail:
+            print(printable(error.detail.rstrip(), 20_000), file=sys.stderr)
+        print(printable(f"shoal: {' '.join(str(error).split())}"), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("shoal: stopped", file=sys.stderr)

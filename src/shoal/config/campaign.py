@@ -282,11 +282,13 @@ def split(words: str) -> list[str]:
 def read_toml(path: Path) -> dict[str, Any]:
     """A campaign's file, its labels resolved to words."""
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
+        content = tomllib.loads(files.read_bytes(path).decode("utf-8"))
     except OSError as error:
         raise ShoalError(f"{path} cannot be read ({error.strerror})") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ShoalError(f"{path} is not TOML: {error}") from None
+    except RecursionError:
+        raise ShoalError(f"{path} has lists inside lists too deep to read: flatten them") from None
     for name in content:
         if name not in TABLES:
             raise ShoalError(
@@ -315,6 +317,9 @@ def _entries(given: Any, path: Path, name: str) -> dict[str, list[str]]:
             f"{name} in {path} must be a list of names or a table: label = 'words"
             f" after shoal train'"
         )
+    for words in entries.values():
+        if words.lstrip().startswith("-"):
+            raise ShoalError(f"{name} in {path} must begin with a name, not with {words!r:.80}")
     return {label: split(words) for label, words in entries.items()}
 
 

@@ -219,7 +219,8 @@ class Config:
         env = entry(plain, "env", str)
         teams = entry(plain, "teams", dict)
         outside = not envs.ours(env) and env.partition(":")[0] not in COMPILED
-        if outside and not all(isinstance(one, dict) and "spec" in one for one in teams.values()):
+        said = [isinstance(one, dict) and "spec" in one for one in teams.values()]
+        if outside and not (said and all(said)):
             raise ShoalError(
                 f"'spec' is missing there, which says who plays {env!r}: no policy"
                 f" is read without it"

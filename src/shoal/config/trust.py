@@ -21,10 +21,6 @@ from ..errors import ShoalError
 FLAG = "--trust"
 ASK = f"say {FLAG} (in Python trust=True) if you trust whoever wrote that file"
 COMPILED = ("jaxmarl", "gymnax", "jumanji")  # ids of their registries alone
-PACKAGES = {  # prefix -> packages whose modules it may import
-    "pz": ("pettingzoo", "mpe2", "magent2", "gymnasium_robotics"),
-    "gym": ("gymnasium", "gymnasium_robotics", "lbforaging", "rware", "ale_py", "minigrid"),
-}
 # options that never reach an environment, and may hold any text
 ADAPTERS_OWN = ("teams", "metrics")
 # An option of such a name, or a text with such a sign, may lead to a file or to a module.
@@ -95,7 +91,9 @@ def of_files(trust: Trust) -> Iterator[None]:
 def parts(plain: Any) -> list[str]:
     """The import paths that a saved config names beside its environment."""
     teams = plain.get("teams") if isinstance(plain, dict) else None
-    sides = [one for one in teams.values() if isinstance(one, dict)] if teams else []
+    sides = (
+        [one for one in teams.values() if isinstance(one, dict)] if isinstance(teams, dict) else []
+    )
     words = [one.get("algorithm") for one in sides]
     for one in sides:
         options = one.get("options")
@@ -133,12 +131,12 @@ def _known(env: str) -> bool:
         return True
     if prefix in (*COMPILED, "football") or plugins.known(env):
         return True
-    if prefix not in PACKAGES:
+    if prefix not in plugins.PACKAGES:
         return False
     module = rest if prefix == "pz" else rest.rpartition(":")[0] or "gymnasium"
     return (
         re.fullmatch(r"\w+(\.\w+)*", module) is not None
-        and module.partition(".")[0] in PACKAGES[prefix]
+        and module.partition(".")[0] in plugins.PACKAGES[prefix]
     )
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..errors import printable
+
 NARROW = 100  # columns
 PLAIN_EVERY = 5.0  # seconds between two plain progress lines
 
@@ -23,7 +25,7 @@ def tell(text: str) -> None:
     """A line, as far as stdout can write it."""
     if sys.stdout is not None and not sys.stdout.closed:
         encoding = sys.stdout.encoding or "utf-8"
-        print(text.encode(encoding, "replace").decode(encoding), flush=True)
+        print(printable(text).encode(encoding, "replace").decode(encoding), flush=True)
 
 
 def _narrow() -> bool:
@@ -43,7 +45,7 @@ class Console:
     def say(self, text: str) -> None:
         """A line that stays."""
         if self.bar is not None:
-            self.bar.console.print(text, highlight=False, markup=False)
+            self.bar.console.print(printable(text), highlight=False, markup=False)
         elif not self.quiet:
             tell(text)
 

@@ -8,12 +8,12 @@ goes on in it.
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from .. import files
@@ -60,10 +60,18 @@ class Tracker(Callback):
     def _opened(self, run: Run) -> None:
         """Open a run, or the one that was begun."""
         if not self.open:
-            ids = json.loads((run.path / IDS).read_text()) if (run.path / IDS).exists() else {}
+            ids = self._known(run.path / IDS)
             ids[self.name] = self.begin(run, ids.get(self.name, ""))
             files.write_json(run.path / IDS, ids)
             self.open = True
+
+    @staticmethod
+    def _known(path: Path) -> dict[str, str]:
+        """The ids under which the run was tracked before it was resumed."""
+        ids = files.read_json(path, "a run that was tracked") if path.exists() else {}
+        if not isinstance(ids, dict) or not all(isinstance(one, str) for one in ids.values()):
+            raise ShoalError(f"{path} does not say how the run was tracked: remove it")
+        return ids
 
     def begin(self, run: Run, before: str) -> str:
         """Open theirs, `before` if that is one; its id."""

@@ -170,11 +170,27 @@ def opened(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise ShoalError(f"the checkpoint {place} was written by a shoal older than 0.1.0")
     if about.pop("sha256", "") != _checksum(blob, about):
         raise ShoalError(f"the checkpoint {place} is damaged: its checksum does not fit")
+    if not _sound(about):
+        raise ShoalError(f"the checkpoint {place} does not say what shoal writes there")
     try:
         return about, runs.renamed(load(blob))
     # or a kind of number that numpy has not
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ShoalError(f"the checkpoint {place} cannot be read: {error}") from None
+
+
+def _sound(about: dict[str, Any]) -> bool:
+    """Whether what is said beside the arrays can be `CheckpointAbout`."""
+    best = about.get("best")
+    logs = about.get("logs")
+    return (
+        type(about.get("steps")) is int
+        and 0 <= about["steps"] < 2**32
+        and type(about.get("seconds")) in (int, float)
+        and isinstance(logs, dict)
+        and all(type(size) is int and size >= 0 for size in logs.values())
+        and (best is None or (isinstance(best, dict) and {"team", "steps", "score"} == set(best)))
+    )
 
 
 def _fitted(place: Path, like: Any, leaves: dict[str, np.ndarray]) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import files
 from ..config.config import Config
-from ..config.settings import numbers
+from ..config.settings import MOST_SEEDS, numbers
 from ..config.trust import NOTHING, Trust, needed
 from ..devices import usable
 from ..errors import ShoalError
@@ -116,8 +116,10 @@ def is_group(path: Path) -> bool:
 
 def _counts(seeds: Any) -> bool:
     """Whether these can be seeds: they name folders."""
-    return isinstance(seeds, list) and all(
-        type(seed) is int and 0 <= seed < 2**32 for seed in seeds
+    return (
+        isinstance(seeds, list)
+        and len(seeds) <= MOST_SEEDS
+        and all(type(seed) is int and 0 <= seed < 2**32 for seed in seeds)
     )
 
 
