@@ -1,19 +1,30 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test check check-wheel bench docs clean
 
 demo: .venv/installed
 	$(BIN)/shoal train coma mpe/simple_spread --steps 2e6 --out runs
 
+# all but those marked slow
 test: .venv/installed-dev
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n auto --dist loadfile -m "not slow"
 
 check: .venv/installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/pytest -n auto --dist loadfile
+
+# the tests against the built wheel, in a new environment outside of this folder:
+# make check-wheel PYTHON=python3.13 TESTS=tests/store
+check-wheel:
+	place=$$(mktemp -d) && trap 'rm -rf $$place' EXIT \
+	&& $(PYTHON) -m venv $$place/.venv \
+	&& $$place/.venv/bin/pip wheel --quiet --no-deps --wheel-dir $$place . \
+	&& $$place/.venv/bin/pip install --quiet "$$(ls $$place/*.whl)[test]" \
+	&& cp -r tests pyproject.toml $$place && cd $$place \
+	&& .venv/bin/pytest -n auto --dist loadfile $(TESTS)
 
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks/bench.py
