@@ -169,8 +169,10 @@ def totals(path: Path) -> list[int]:
 
 
 def extend(path: Path, steps: int, done: int) -> None:
-    """Say in its config that a run, after the steps done, is trained for so many in all."""
+    """Write into its config that a run, after the steps done, is trained for `steps` in all."""
     plain = read_json(path / CONFIG, "a run folder")
+    if plain["settings"]["steps"] == steps:
+        return
     before = {"steps": plain["settings"]["steps"], "done": done}
     settings = plain["settings"] | {"steps": steps}
     extended = [*plain.get("extended", []), before]
@@ -223,22 +225,13 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def remove_results(path: Path) -> None:
-    """What an earlier end left behind is not of the run as it goes on."""
+    """Remove summary and policy of an earlier end."""
     (path / SUMMARY).unlink(missing_ok=True)
     shutil.rmtree(path / POLICY, ignore_errors=True)
 
 
-def unbegun(path: Path) -> bool:
-    """Whether a run ended before its first checkpoint, and so before its first step."""
-    saved = any(place.name.isdigit() for place in (path / CHECKPOINTS).glob("*"))
-    if saved or (path / POLICY).exists() or finished(path):
-        return False
-    lines = (path / METRICS).read_text().splitlines() if (path / METRICS).exists() else []
-    return not any('"env_step": 0,' not in line for line in lines[:-1])  # the last may be cut
-
-
-def emptied(path: Path) -> None:
-    """Without what such a run left; its config stays."""
+def clear(path: Path) -> None:
+    """Remove all that a run left but its config."""
     for name in (METRICS, EPISODES, FAULTS, SUMMARY):
         (path / name).unlink(missing_ok=True)
     for name in (TENSORBOARD, BEST, CHECKPOINTS):

@@ -8,8 +8,6 @@ checkpoint.
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +28,7 @@ WEIGHTS = "weights.safetensors"
 ABOUT = "policy.json"
 
 
-class Best(NamedTuple):
+class BestEvaluation(NamedTuple):
     """The evaluation that a team did best in, or a metric of the environment was highest in."""
 
     team: str  # or the metric
@@ -66,7 +64,7 @@ def save(
     config: Config,
     learners: dict[str, Any],
     steps: int,
-    best: Best | None = None,
+    best: BestEvaluation | None = None,
     agents: tuple[str, ...] = (),
 ) -> None:
     """Write the folder, in one go; of `best` it is also said which evaluation it was, of some
@@ -81,31 +79,22 @@ def save(
         | ({"agents": list(agents)} if agents else {})
     )
     about |= {"sha256": hashlib.sha256(blob).hexdigest(), "config": config.to_json()}
-    temporary = _temporary(place)
-    before = _before(place)
-    for leftover in (temporary, before):
-        shutil.rmtree(leftover, ignore_errors=True)
     try:
-        temporary.mkdir(parents=True)
-        checkpoint.flushed(temporary / WEIGHTS, blob)
-        files.write_json(temporary / ABOUT, about)
-        for written in (temporary / ABOUT, temporary):
-            checkpoint.sync(written)
-        if place.exists():
-            os.replace(place, before)
-        os.replace(temporary, place)
+        with files.atomic_folder(place) as temporary:
+            (temporary / WEIGHTS).write_bytes(blob)
+            files.write_json(temporary / ABOUT, about)
     except OSError as error:
+        why = error.strerror or error
         raise ShoalError(
-            f"the policy cannot be written to {place} ({error.strerror or error})"
+            f"the policy cannot be written to {place} ({why}): mend that, or choose another place"
         ) from None
-    shutil.rmtree(before, ignore_errors=True)
 
 
-def best_of(run: Path) -> Best | None:
+def best_of(run: Path) -> BestEvaluation | None:
     """What `best/` says it is."""
     try:
         about = files.read_json(run / folder.BEST / ABOUT, "a saved policy")
-        return Best(about["team"], about["steps"], about["score"])
+        return BestEvaluation(about["team"], about["steps"], about["score"])
     except (ShoalError, KeyError, TypeError):
         return None
 
@@ -121,7 +110,7 @@ def load(path: Path, best: bool = False, trust: Trust = NOTHING) -> Saved:
         )
     if itself := _itself(path):
         return _rebuilt(*itself, trust)
-    place = _settled(path / (folder.BEST if best else folder.POLICY))
+    place = files.settled(path / (folder.BEST if best else folder.POLICY))
     if not place.exists():
         raise ShoalError(
             f"{path} has no {place.name} policy yet: resume it, or load one of its checkpoints"
@@ -141,7 +130,7 @@ def saved(path: Path) -> Arrays:
             raise
         except ShoalError:  # it is damaged; the one before may not be
             continue
-    place = _settled(path / folder.POLICY)
+    place = files.settled(path / folder.POLICY)
     if not place.exists():
         raise ShoalError(f"{path} has no checkpoint and no policy yet: resume it first")
     return Arrays(place, *_arrays(place))
@@ -215,21 +204,6 @@ def _agents(config: Config, about: dict[str, Any]) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(name in known for name in names):
         raise ShoalError("'agents' there must be a list of agents that play")
     return tuple(names)
-
-
-def _temporary(place: Path) -> Path:
-    return place.with_name(f"{place.name}.tmp")
-
-
-def _settled(place: Path) -> Path:
-    """A policy folder, or the one before it if it was being replaced."""
-    before = _before(place)
-    return before if not place.exists() and before.exists() else place
-
-
-def _before(place: Path) -> Path:
-    """Where the one before it is for the moment in which two folders change places."""
-    return place.with_name(f"{place.name}.old")
 
 
 def finished(run: str, origin: Any) -> Finished:
