@@ -36,7 +36,7 @@ from shoal.engine.loop import Loop, without_device_axis
 from shoal.envs import Env, make
 from shoal.errors import ShoalError
 from shoal.monitor import trackers
-from shoal.monitor.callbacks import Callback, Evaluation, Failed, LiveRun
+from shoal.monitor.callbacks import Callback, Evaluated, Failed, LiveRun
 from shoal.monitor.sinks import Log
 from shoal.run.trainer import train
 from shoal.store import checkpoint, policy_store
@@ -76,10 +76,9 @@ class Witness(Callback):
     def on_iteration(self, run: LiveRun, values: dict[str, float]) -> None:
         self.told.append(("iteration", run.steps, values))
 
-    def on_evaluation(self, run: LiveRun, played: Any) -> None:
-        self.told.append(
-            ("evaluation", run.steps, run.player().evaluate(3, seed=0).score() == played.score())
-        )
+    def on_evaluation(self, run: LiveRun, played: Evaluated) -> None:
+        same = run.player().evaluate(3, seed=0).score() == played.score()
+        self.told.append(("evaluation", run.steps, (same, played.values, played.best)))
 
     def on_checkpoint(self, run: LiveRun, path: Path) -> None:
         self.told.append(("checkpoint", run.steps, checkpoint.opened(path)[0]["steps"]))
@@ -106,7 +105,12 @@ def test_hooks_are_called_in_time_and_with_what_is_true_then(whole: tuple[Result
     assert [{"env_step": step} | values for step, values in witness.of("iteration")] == logged
     evaluations = witness.of("evaluation")
     assert evaluations[0][0] == 0 and evaluations[-1][0] == result.steps and len(evaluations) == 5
-    assert all(same for _, same in evaluations)  # the policies of that very moment
+    assert all(same for _, (same, _, _) in evaluations)  # the policies of that very moment
+    looks = [line for line in lines(result.path) if "evaluation/length" in line]
+    assert [{"env_step": step} | values for step, (_, values, _) in evaluations] == looks
+    assert result.best and result.best.steps == max(
+        step for step, (_, _, best) in evaluations if best
+    )
     written = [steps for _, steps in witness.of("checkpoint")]
     assert (
         written == [int(place.name) for place in checkpoint.places(result.path)][::-1]

@@ -21,7 +21,7 @@ from shoal.cli import main
 from shoal.config.config import Config
 from shoal.engine.episodes import Episodes
 from shoal.errors import ShoalError
-from shoal.monitor.callbacks import Callback, Evaluation
+from shoal.monitor.callbacks import Callback, Evaluated
 from shoal.monitor.console import Console
 from shoal.monitor.trackers import Tracker
 from shoal.run.trainer import Trainer, resume
@@ -76,7 +76,7 @@ class Witness(Callback):
     def on_iteration(self, run: Any, values: dict[str, float]) -> None:
         self.logged |= values
 
-    def on_evaluation(self, run: Any, played: Evaluation) -> None:
+    def on_evaluation(self, run: Any, played: Evaluated) -> None:
         self.played.append(played)
         Tracker.on_evaluation(self, run, played)  # type: ignore[arg-type]
 

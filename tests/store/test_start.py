@@ -54,7 +54,7 @@ def begun(words: str, run: Path) -> tuple[dict[str, Any], dict[str, Any], start.
     fresh = {team: algorithm.init(rng) for team, algorithm in config.algorithms.items()}
     found = start.begin(config, fresh)
     team = next(iter(fresh))
-    return folder.named(fresh[team]), folder.named(found.learners[team]), found
+    return folder.leaves_by_name(fresh[team]), folder.leaves_by_name(found.learners[team]), found
 
 
 def saved(run: Path, team: str = "agent") -> dict[str, np.ndarray]:

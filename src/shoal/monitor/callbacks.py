@@ -40,14 +40,14 @@ class LiveRun:
         return Player(self.config, self.learners(), self.steps)
 
 
-class Evaluation(Episodes):
+class Evaluated(Episodes):
     """The episodes of an evaluation, and what is logged of it."""
 
     values: dict[str, float]  # by metric name
     best: bool  # whether no evaluation before scored as high
 
     @classmethod
-    def of(cls, played: Episodes, values: dict[str, float], best: bool) -> Evaluation:
+    def of(cls, played: Episodes, values: dict[str, float], best: bool) -> Evaluated:
         """These episodes with these values."""
         made = cls(*played)
         made.values = values
@@ -61,7 +61,7 @@ class Callback:
     def on_iteration(self, run: LiveRun, values: dict[str, float]) -> None:
         """After each log point of training, with what is logged."""
 
-    def on_evaluation(self, run: LiveRun, played: Evaluation) -> None:
+    def on_evaluation(self, run: LiveRun, played: Evaluated) -> None:
         """After each evaluation, also those before the first step and after the last;
         `played.values` is what is logged."""
 

@@ -17,7 +17,7 @@ from ..envs.host.faults import Fault
 from ..store import folder
 from ..store.metrics_file import RATE, metrics_in, returns_in
 from ..store.summary import Result
-from .callbacks import Callback, Evaluation, LiveRun
+from .callbacks import Callback, Evaluated, LiveRun
 
 NARROW = 100  # columns
 PLAIN_EVERY = 5.0  # seconds between two plain progress lines
@@ -110,7 +110,7 @@ class Console(Callback):
             self.said = time.monotonic()
             tell(line)
 
-    def on_evaluation(self, run: LiveRun, played: Evaluation) -> None:
+    def on_evaluation(self, run: LiveRun, played: Evaluated) -> None:
         kind = "greedy" if run.config.settings.greedy else "sampled"
         metrics = f", {listed(played.means())}" if played.metrics else ""
         best = ", the best so far" if played.best and run.steps else ""

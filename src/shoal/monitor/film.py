@@ -33,7 +33,7 @@ from ..render import video
 from ..render.draw import team_colours
 from ..store.metrics_file import FILM
 from ..types import Clock
-from .callbacks import Callback, Evaluation, LiveRun
+from .callbacks import Callback, Evaluated, LiveRun
 
 FOLDER = "videos"  # of a run
 # pictures per second, and more where an episode would take more seconds than that
@@ -85,7 +85,7 @@ class Camera:
         return takes
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no processes."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Filming(Callback):
         shown = min(s.film, s.eval_episodes)
         self.camera = camera(config.game, config.algorithms, s.eval_episodes, s.greedy, shown)
 
-    def on_evaluation(self, run: LiveRun, played: Evaluation) -> None:
+    def on_evaluation(self, run: LiveRun, played: Evaluated) -> None:
         c = run.config
         s = run.config.settings
         player = run.player()

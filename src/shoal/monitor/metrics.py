@@ -23,7 +23,7 @@ from ..store.metrics_file import (
     tag,
 )
 from ..types import Spec
-from .callbacks import Evaluation, Hooks, LiveRun
+from .callbacks import Evaluated, Hooks, LiveRun
 
 
 class Diverged(ShoalError):
@@ -77,7 +77,7 @@ class RunMetrics:
         self.history.points.append(CurvePoint(run.steps, run.seconds, played))
         self.history.before.update(self.history.before or played.score())
         values = evaluation_values(played, self.teams) | {SECONDS: run.seconds}
-        self.hooks.call("on_evaluation", run, Evaluation.of(played, values, best))
+        self.hooks.call("on_evaluation", run, Evaluated.of(played, values, best))
 
     def faults(self, during: str, faults: list[Fault]) -> None:
         """Forward those that are new, of all faults during training or evaluation."""

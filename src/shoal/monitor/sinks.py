@@ -15,7 +15,7 @@ import numpy as np
 from ..envs.host.faults import Fault
 from ..store import folder
 from ..store.metrics_file import COLUMNS, STEP, episode_name
-from .callbacks import Callback, Evaluation, LiveRun
+from .callbacks import Callback, Evaluated, LiveRun
 
 FILES = (folder.METRICS, folder.EPISODES, folder.FAULTS)
 
@@ -100,7 +100,7 @@ class Log(Callback):
     def on_iteration(self, run: LiveRun, values: dict[str, float]) -> None:
         self.point(run.steps, values)
 
-    def on_evaluation(self, run: LiveRun, played: Evaluation) -> None:
+    def on_evaluation(self, run: LiveRun, played: Evaluated) -> None:
         self._rows(run, played)
         self.point(run.steps, played.values)
 
@@ -108,7 +108,7 @@ class Log(Callback):
         with (self.run / folder.FAULTS).open("a") as file:
             file.writelines(json.dumps(fault._asdict()) + "\n" for fault in faults)
 
-    def _rows(self, run: LiveRun, played: Evaluation) -> None:
+    def _rows(self, run: LiveRun, played: Evaluated) -> None:
         """A row for every episode and agent, with the metrics of the episode."""
         said = {episode_name(name): values for name, values in played.metrics.items()}
         extra = [said[column] for column in self.columns[len(COLUMNS) :]]

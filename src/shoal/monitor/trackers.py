@@ -21,7 +21,7 @@ from ..config.config import Config
 from ..errors import ShoalError
 from ..store import folder
 from ..store.metrics_file import STEP, score_name
-from .callbacks import Callback, Evaluation, LiveRun
+from .callbacks import Callback, Evaluated, LiveRun
 
 IDS = "tracking.json"
 UNKNOWN = re.compile(r"[^\w/. -]")  # what MLflow takes in no name of a metric
@@ -41,7 +41,7 @@ class Tracker(Callback):
         self._opened(run)
         self.log(run.steps, values)
 
-    def on_evaluation(self, run: LiveRun, played: Evaluation) -> None:
+    def on_evaluation(self, run: LiveRun, played: Evaluated) -> None:
         self._opened(run)
         self.log(run.steps, played.values)
 

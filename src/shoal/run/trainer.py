@@ -380,9 +380,8 @@ class Trainer:
         def late() -> bool:
             return time.monotonic() > until
 
-        last = self.metrics.history.points[-1].step
         try:
-            if last < self.steps:  # it was not stopped at an evaluation
+            if self.metrics.history.points[-1].step < self.steps:  # not stopped at an evaluation
                 self._record_evaluation(self._evaluate(learners, self.steps, late), learners)
             return self._play_randomly(late)
         except Halted:
@@ -394,8 +393,7 @@ class Trainer:
 
     def _play_randomly(self, halted: Callable[[], bool]) -> Episodes:
         """An evaluation of random play."""
-        teams = self.config.sides
-        players = {team: algorithms.random_policy(spec) for team, spec in teams.items()}
-        nothing: dict[str, Any] = {team: () for team in teams}
+        c = self.config
+        players = {team: algorithms.random_policy(spec) for team, spec in c.sides.items()}
         with contextlib.closing(self._evaluator(players, False)) as evaluate:
-            return evaluate(nothing, self.config.settings.seed, self.config.clock(0), halted)
+            return evaluate(dict.fromkeys(players, ()), c.settings.seed, c.clock(0), halted)

@@ -51,11 +51,11 @@ class CheckpointWriter:
         one."""
         copy = {
             name: np.array(leaf, order="C")
-            for name, leaf in runs.named(jax.device_get(state)).items()
+            for name, leaf in runs.leaves_by_name(jax.device_get(state)).items()
         }
         copy |= {
             f"{BEST}{name}": np.array(leaf, order="C")
-            for name, leaf in runs.named(best or {}).items()
+            for name, leaf in runs.leaves_by_name(best or {}).items()
         }
         self.writing = self.pool.submit(write, self.run, copy, about, self.keep)
 
@@ -163,14 +163,14 @@ def opened(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if about.pop("sha256", "") != _checksum(blob, about):
         raise ShoalError(f"the checkpoint {place} is damaged, its checksum does not fit: {CURE}")
     try:
-        return about, runs.renamed(load(blob))
+        return about, runs.with_new_names(load(blob))
     # a TypeError of a kind of number that numpy has not
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ShoalError(f"the checkpoint {place} cannot be read ({error}): {CURE}") from None
 
 
 def _fitted(place: Path, like: Any, leaves: dict[str, np.ndarray]) -> Any:
-    wanted = runs.named(like)  # an earlier version kept more of those who only act
+    wanted = runs.leaves_by_name(like)  # an earlier version kept more of those who only act
     shapes = {name: (leaf.shape, leaf.dtype) for name, leaf in leaves.items() if name in wanted}
     if shapes != {name: (np.shape(leaf), np.dtype(leaf.dtype)) for name, leaf in wanted.items()}:
         raise ShoalError(f"the checkpoint {place} does not fit its run's config: {CURE}")

@@ -106,7 +106,7 @@ def _taken(algorithm: Algorithm, fresh: Any, theirs: dict[str, np.ndarray]) -> _
     arrays = {}
     new = {}
     whole = 0
-    for name, leaf in folder.named(fresh).items():
+    for name, leaf in folder.leaves_by_name(fresh).items():
         field, _, rest = name.partition("/")
         if field not in algorithm.inherits:
             continue
@@ -124,7 +124,7 @@ def _taken(algorithm: Algorithm, fresh: Any, theirs: dict[str, np.ndarray]) -> _
 
 
 def _replaced(learner: Any, arrays: dict[str, np.ndarray]) -> Any:
-    leaves = [arrays.get(name, leaf) for name, leaf in folder.named(learner).items()]
+    leaves = [arrays.get(name, leaf) for name, leaf in folder.leaves_by_name(learner).items()]
     return jax.tree.unflatten(jax.tree.structure(learner), leaves)
 
 
