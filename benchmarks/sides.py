@@ -96,7 +96,7 @@ def child(name: str, seed: int) -> dict[str, Any]:
 
 def scores(player: Any, task: Task) -> dict[str, dict[str, dict[str, float]]]:
     """match -> team -> its mean return and its shares of episodes won, drawn and lost."""
-    from shoal.store.player import outcomes
+    from shoal.engine.episodes import outcomes
 
     told = {}
     for label, others in task.matches.items():

@@ -93,7 +93,7 @@ def test_trap_24_27_every_leaf_survives_a_checkpoint(name: str, tmp_path: Path) 
     and type."""
     loop = self_play() if name == "self-play" else the_loop(name)
     like = loop.template(0)
-    names = folder.named(like)
+    names = folder.leaves_by_name(like)
     assert len(names) == len(jax.tree.leaves(like))  # no leaf has another's name
     for part in (
         PARTS[name in (*REPLAYED, "images")]
@@ -105,8 +105,8 @@ def test_trap_24_27_every_leaf_survives_a_checkpoint(name: str, tmp_path: Path) 
     assert name != "images" or np.dtype(np.uint8) in {leaf.dtype for leaf in names.values()}
     state = anything(like)
     back = saved_and_read(state, like, tmp_path)
-    for place, ours in folder.named(state).items():
-        theirs = folder.named(back)[place]
+    for place, ours in folder.leaves_by_name(state).items():
+        theirs = folder.leaves_by_name(back)[place]
         assert (ours.dtype, ours.shape, ours.tobytes()) == (
             theirs.dtype,
             theirs.shape,
@@ -119,14 +119,14 @@ def test_trap_38_a_checkpoint_of_0_1_0_is_read_with_the_variance_of_its_returns(
 ) -> None:
     """It kept their mean square instead."""
     like = the_loop("ppo").template(0)
-    leaves = {name: np.array(leaf) for name, leaf in folder.named(anything(like)).items()}
+    leaves = {name: np.array(leaf) for name, leaf in folder.leaves_by_name(anything(like)).items()}
     stem = f"learners/{TEAM}/scale/"
     old = leaves | {f"{stem}mean": np.float32(3.0), f"{stem}square": np.float32(13.0)}
     del old[f"{stem}variance"]
     place = checkpoint.write(
         tmp_path, {name: np.array(leaf) for name, leaf in old.items()}, {"steps": 7}, keep=1
     )
-    back = folder.named(checkpoint.read(place, like)[0])
+    back = folder.leaves_by_name(checkpoint.read(place, like)[0])
     assert (back[f"{stem}mean"], back[f"{stem}variance"]) == (3.0, 4.0)
     assert all(
         back[name].tobytes() == leaf.tobytes() for name, leaf in leaves.items() if stem not in name
@@ -138,7 +138,7 @@ def test_trap_27_no_leaf_is_weakly_typed(name: str) -> None:
     """A file cannot say so: such a leaf would come back as another type to the compiler, and
     promote otherwise."""
     like = (self_play() if name == "self-play" else the_loop(name)).template(0)
-    assert [place for place, leaf in folder.named(like).items() if leaf.weak_type] == []
+    assert [place for place, leaf in folder.leaves_by_name(like).items() if leaf.weak_type] == []
 
 
 @pytest.mark.parametrize("name", ["ppo", "dqn"])

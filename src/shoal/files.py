@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and JSON that is read with care.
+"""Files and folders that are written whole or not at all, and JSON that is read with care.
 
 Every kind of file has a version, which it says as `format`. What a newer Shoal wrote is refused in
 a sentence; what says none was written by 0.1.0, and is read.
@@ -10,6 +10,7 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,47 @@ def atomic(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Where to write a folder, which takes the place of `path` once all of it is on the disk."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    before = _before(path)
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        for written in (*temporary.iterdir(), temporary):
+            _sync(written)
+        if path.exists():
+            shutil.rmtree(before, ignore_errors=True)
+            os.replace(path, before)
+        os.replace(temporary, path)
+        _sync(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    shutil.rmtree(before, ignore_errors=True)
+
+
+def settled(path: Path) -> Path:
+    """A folder that `atomic_folder` wrote, or the previous one if replacing it was cut short."""
+    before = _before(path)
+    return before if not path.exists() and before.exists() else path
+
+
+def _before(path: Path) -> Path:
+    """Path of the previous folder during replacement."""
+    return path.with_name(f"{path.name}.old")
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_text(path: Path, text: str) -> None:

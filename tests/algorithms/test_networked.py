@@ -17,7 +17,7 @@ from jax import Array
 
 import shoal
 from shoal.learning.trees import at
-from shoal.monitor.callbacks import Callback, Run
+from shoal.monitor.callbacks import Callback, LiveRun
 from shoal.nets.layers import Dense, Rng
 from shoal.nets.mlp import Mlp, Parts, Style
 from shoal.nets.torsos import TORSOS
@@ -125,7 +125,7 @@ class StopAt(Callback):
     def __init__(self, steps: int):
         self.steps = steps
 
-    def on_iteration(self, run: Run, values: dict[str, float]) -> None:
+    def on_iteration(self, run: LiveRun, values: dict[str, float]) -> None:
         if run.steps >= self.steps:
             run.stop()
 

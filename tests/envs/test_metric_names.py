@@ -20,7 +20,7 @@ from shoal.envs.game import Game, measure
 from shoal.envs.metrics import checked, declared, meant, split
 from shoal.envs.native.probes import Endless
 from shoal.errors import ShoalError
-from shoal.store.metrics_file import COLUMNS, own, own_of, tag
+from shoal.store.metrics_file import COLUMNS, episode_name, metrics_in, tag
 
 TEAMS = ("ally", "enemy", "a/b")
 
@@ -30,12 +30,12 @@ TEAMS = ("ally", "enemy", "a/b")
 )
 def test_a_metric_is_of_the_game_or_of_a_team(names: Any) -> None:
     assert checked(names, TEAMS, "x") == tuple(names)
-    keys = [own(name) for name in names]
+    keys = [episode_name(name) for name in names]
     # no column, no team's metric and no word of ours can be meant
     assert len(set(keys)) == len(keys) and not set(keys) & set(COLUMNS)
     assert all(key.startswith("episode/") for key in keys) and tag("episode") == "%episode"
     line = {f"evaluation/{key}": 0.5 for key in keys} | {"evaluation/%episode/return": 1.0}
-    assert own_of(line, TEAMS) == dict.fromkeys(names, 0.5)
+    assert metrics_in(line, TEAMS, evaluation=True) == dict.fromkeys(names, 0.5)
 
 
 @pytest.mark.parametrize(

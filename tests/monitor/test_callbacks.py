@@ -36,7 +36,7 @@ from shoal.engine.loop import Loop, without_device_axis
 from shoal.envs import Env, make
 from shoal.errors import ShoalError
 from shoal.monitor import trackers
-from shoal.monitor.callbacks import Callback, Failed, Run
+from shoal.monitor.callbacks import Callback, Evaluated, Failed, LiveRun
 from shoal.monitor.sinks import Log
 from shoal.run.trainer import train
 from shoal.store import checkpoint, policy_store
@@ -73,18 +73,17 @@ class Witness(Callback):
     def __init__(self) -> None:
         self.told: list[tuple[str, int, Any]] = []
 
-    def on_iteration(self, run: Run, values: dict[str, float]) -> None:
+    def on_iteration(self, run: LiveRun, values: dict[str, float]) -> None:
         self.told.append(("iteration", run.steps, values))
 
-    def on_evaluation(self, run: Run, played: Any) -> None:
-        self.told.append(
-            ("evaluation", run.steps, run.player().evaluate(3, seed=0).score() == played.score())
-        )
+    def on_evaluation(self, run: LiveRun, played: Evaluated) -> None:
+        same = run.player().evaluate(3, seed=0).score() == played.score()
+        self.told.append(("evaluation", run.steps, (same, played.values, played.best)))
 
-    def on_checkpoint(self, run: Run, path: Path) -> None:
+    def on_checkpoint(self, run: LiveRun, path: Path) -> None:
         self.told.append(("checkpoint", run.steps, checkpoint.opened(path)[0]["steps"]))
 
-    def on_end(self, run: Run, result: Result) -> None:
+    def on_end(self, run: LiveRun, result: Result) -> None:
         self.told.append(("end", run.steps, (result, (run.path / runs.SUMMARY).exists())))
 
     def close(self) -> None:
@@ -106,7 +105,12 @@ def test_hooks_are_called_in_time_and_with_what_is_true_then(whole: tuple[Result
     assert [{"env_step": step} | values for step, values in witness.of("iteration")] == logged
     evaluations = witness.of("evaluation")
     assert evaluations[0][0] == 0 and evaluations[-1][0] == result.steps and len(evaluations) == 5
-    assert all(same for _, same in evaluations)  # the policies of that very moment
+    assert all(same for _, (same, _, _) in evaluations)  # the policies of that very moment
+    looks = [line for line in lines(result.path) if "evaluation/length" in line]
+    assert [{"env_step": step} | values for step, (_, values, _) in evaluations] == looks
+    assert result.best and result.best.steps == max(
+        step for step, (_, _, best) in evaluations if best
+    )
     written = [steps for _, steps in witness.of("checkpoint")]
     assert (
         written == [int(place.name) for place in checkpoint.places(result.path)][::-1]
@@ -123,7 +127,7 @@ class Clumsy(Callback):
         self.steps = steps
         setattr(self, hook, self._fall)
 
-    def _fall(self, run: Run, about: Any) -> None:
+    def _fall(self, run: LiveRun, about: Any) -> None:
         if run.steps >= self.steps:
             raise ZeroDivisionError("oh no")
 
@@ -161,12 +165,12 @@ def test_a_callback_that_raises_at_the_end_finds_all_written(tmp_path: Path):
 
 def test_a_callback_may_stop_the_run_which_can_go_on(whole: tuple[Result, Witness], tmp_path: Path):
     class Enough(Callback):
-        def on_evaluation(self, run: Run, played: Any) -> None:
+        def on_evaluation(self, run: LiveRun, played: Any) -> None:
             if run.steps:
                 run.stop()
 
     class Outdated(Callback):
-        def on_iteration(self, run: Run, values: dict[str, float]) -> None:
+        def on_iteration(self, run: LiveRun, values: dict[str, float]) -> None:
             assert not (run.path / "policy").exists() and not (run.path / runs.SUMMARY).exists()
 
     result = run(tmp_path, "enough", callbacks=[Enough()])
@@ -225,7 +229,7 @@ def test_trap_27_a_best_policy_of_the_lost_future_is_not_kept(
     assert policy_store.best_of(path) == whole[0].best != checkpoint.opened(oldest)[0]["best"]
 
     class Look(Callback):
-        def on_iteration(self, run: Run, values: dict[str, float]) -> None:
+        def on_iteration(self, run: LiveRun, values: dict[str, float]) -> None:
             self.best = getattr(self, "best", policy_store.best_of(run.path))
 
     look = Look()

@@ -21,7 +21,7 @@ from shoal.cli import main
 from shoal.config.config import Config
 from shoal.engine.episodes import Episodes
 from shoal.errors import ShoalError
-from shoal.monitor.callbacks import Callback
+from shoal.monitor.callbacks import Callback, Evaluated
 from shoal.monitor.console import Console
 from shoal.monitor.trackers import Tracker
 from shoal.run.trainer import Trainer, resume
@@ -76,7 +76,7 @@ class Witness(Callback):
     def on_iteration(self, run: Any, values: dict[str, float]) -> None:
         self.logged |= values
 
-    def on_evaluation(self, run: Any, played: Episodes) -> None:
+    def on_evaluation(self, run: Any, played: Evaluated) -> None:
         self.played.append(played)
         Tracker.on_evaluation(self, run, played)  # type: ignore[arg-type]
 
@@ -169,7 +169,7 @@ def test_the_best_is_that_of_the_highest_metric(tmp_path: Path) -> None:
         for step, pair in enumerate([(5.0, 0.5), (9.0, 0.4), (1.0, 0.8), (9.0, 0.8)])
     ]
     assert taken == [True, False, True, False]
-    assert best.best and (best.best.team, best.best.steps, best.best.score) == ("agent/won", 2, 0.8)
+    assert best.evaluation == ("agent/won", 2, 0.8)
 
 
 HOSTILE = ("env_step", "episode", "team", "return", "length", "seconds", "steps", "agent_0")

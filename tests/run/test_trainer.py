@@ -24,8 +24,8 @@ from shoal.config.settings import Settings
 from shoal.engine.episodes import Episodes
 from shoal.engine.loop import Metrics
 from shoal.errors import ShoalError
-from shoal.monitor.console import Console
-from shoal.monitor.metrics import Diverged, opposed
+from shoal.monitor.console import Console, opposed
+from shoal.monitor.metrics import Diverged
 from shoal.monitor.sinks import Log
 from shoal.run import trainer
 from shoal.store import folder
@@ -347,5 +347,5 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path):
         pytest.raises(Diverged, match="agent/critic_loss stopped being a number"),
     ):
         under_way._attend(path, log)
-        under_way.notes.metrics(metrics, 1.0, {})
+        under_way.metrics.iteration(metrics, 1.0, {})
     assert lines(path)[-1]["agent/critic_loss"] is None

@@ -60,7 +60,10 @@ def test_a_folder_holds_what_acts(name: str, tmp_path: Path) -> None:
         shoal.load(tmp_path / "policy"), untrained(name, torso="mlp" if name in PATHWISE else "gru")
     )
     whole = save(
-        {leaf: np.array(value, order="C") for leaf, value in runs.named(player.learners).items()}
+        {
+            leaf: np.array(value, order="C")
+            for leaf, value in runs.leaves_by_name(player.learners).items()
+        }
     )
     assert len(whole) > 2 * len(blob)
     about = json.loads((tmp_path / "policy" / "policy.json").read_text())

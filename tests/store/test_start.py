@@ -54,7 +54,7 @@ def begun(words: str, run: Path) -> tuple[dict[str, Any], dict[str, Any], start.
     fresh = {team: algorithm.init(rng) for team, algorithm in config.algorithms.items()}
     found = start.begin(config, fresh)
     team = next(iter(fresh))
-    return folder.named(fresh[team]), folder.named(found.learners[team]), found
+    return folder.leaves_by_name(fresh[team]), folder.leaves_by_name(found.learners[team]), found
 
 
 def saved(run: Path, team: str = "agent") -> dict[str, np.ndarray]:
@@ -80,7 +80,7 @@ def test_nets_and_statistics_are_taken_and_optimisers_are_new(mappo: Any) -> Non
         kept = theirs if name.startswith(("params/", "scale/")) else fresh
         np.testing.assert_array_equal(leaf, kept[name])
     taken = sum(name.startswith(("params/", "scale/")) for name in first)
-    assert found.told == [
+    assert found.sentences == [
         f"team agent starts from {mappo.path} (mappo after {mappo.steps} steps):"
         f" {taken} of {taken} arrays fit"
     ]
@@ -98,7 +98,7 @@ def test_another_member_of_the_family_takes_what_fits(mappo: Any) -> None:
             np.testing.assert_array_equal(first[name], theirs[name])
     there = "x".join(map(str, theirs[new].shape))
     here = "x".join(map(str, np.shape(fresh[new])))
-    assert found.told[0].endswith(f"; new are {new} ({there} there, {here} here)")
+    assert found.sentences[0].endswith(f"; new are {new} ({there} there, {here} here)")
 
 
 def test_other_options_of_the_game_may_change_shapes(mappo: Any) -> None:
@@ -152,7 +152,7 @@ def test_teams_are_told_apart_by_name(tmp_path: Path) -> None:
     _, first, found = begun(f"ppo {env}", made.path)
     theirs = saved(made.path, "even")
     assert all(np.array_equal(first[name], theirs[name]) for name in first if "params" in name)
-    assert found.told[1] == f"team odd begins anew: it played random in {made.path}"
+    assert found.sentences[1] == f"team odd begins anew: it played random in {made.path}"
     with pytest.raises(ShoalError, match=r"team agent begins anew.*no team of that name"):
         begun("ppo test/identity", made.path)
 

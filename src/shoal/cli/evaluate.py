@@ -13,8 +13,9 @@ import numpy as np
 from ..config import campaign
 from ..config.compose import evaluation
 from ..config.trust import FLAG, Trust
+from ..engine.episodes import outcomes
 from ..errors import ShoalError
-from ..store.player import Player, load, outcomes
+from ..store.player import Player, load
 from ..sweep import seeds
 from .words import Trusting, first
 

@@ -15,7 +15,7 @@ from ..config.config import Config
 from ..devices import setup
 from ..errors import ShoalError
 from ..monitor import film
-from ..monitor.console import named
+from ..monitor.console import listed
 from ..render import video
 from ..store import folder as runs
 from ..store.player import Player, load
@@ -102,7 +102,7 @@ def command(args: list[str], trust: Trusting) -> int:
     takes = watch(player, path, how)
     for number, take in enumerate(takes, 1):
         print(
-            f"episode {number}: {take.steps} steps, return of one agent: {named(take.returns[-1])}"
+            f"episode {number}: {take.steps} steps, return of one agent: {listed(take.returns[-1])}"
         )
     print(f"wrote {path}")
     return 0

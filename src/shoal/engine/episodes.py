@@ -29,8 +29,23 @@ class Episodes(NamedTuple):
         return {name: float(values.mean()) for name, values in self.metrics.items()}
 
 
-class Endless(ShoalError):
-    """An episode that is longer than an evaluation waits for."""
+def outcomes(played: Episodes) -> dict[str, dict[str, float]]:
+    """The fractions of episodes that each of two teams won (earned more than the other), drew and
+    lost."""
+    if len(played.returns) != 2:
+        return {}
+    one, other = played.returns
+    margin = played.returns[one].mean(1) - played.returns[other].mean(1)
+    fractions = [float(np.mean(outcome)) for outcome in (margin > 0, margin == 0, margin < 0)]
+    words = ("win", "draw", "loss")
+    return {
+        one: dict(zip(words, fractions, strict=True)),
+        other: dict(zip(words, fractions[::-1], strict=True)),
+    }
+
+
+class EndlessEpisode(ShoalError):
+    """Raised when an episode lasts longer than an evaluation waits."""
 
     exit_code = 1
     reason = "an episode that does not end"
@@ -38,14 +53,13 @@ class Endless(ShoalError):
     def __init__(self, env: str, game: int, longest: int, limit: str):
         super().__init__(
             f"an evaluation was given up: game {game} of {env} has not ended its episode after"
-            f" {longest:,} steps;"
-            f" {limit}, or let evaluations wait for longer with --longest"
+            f" {longest:,} steps; {limit}, or let evaluations wait for longer with --longest"
         )
 
 
 LIMIT = "cut its episodes with --env.limit <steps>"  # of a game on the host
 
 
-def aloud(sentence: str) -> None:
-    """To whoever reads the terminal."""
+def warn(sentence: str) -> None:
+    """Print a sentence to stderr."""
     print(sentence, file=sys.stderr, flush=True)

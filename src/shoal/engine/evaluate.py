@@ -19,7 +19,7 @@ from ..envs.host.match import Hosted
 from ..envs.host.watched import never
 from ..envs.metrics import refuse_nonsense
 from ..types import Clock
-from .episodes import DEFAULT, Endless, Episodes, aloud
+from .episodes import DEFAULT, EndlessEpisode, Episodes, warn
 from .host_evaluate import HostEvaluator
 from .play import Play, play_step
 
@@ -62,8 +62,8 @@ class Evaluator:
     def __call__(
         self, learners: dict[str, Any], seed: int, clock: Clock, halted: Callable[[], bool] = never
     ) -> Episodes:
-        """`seed` alone decides the games: equal seeds face equal games. It is too short to be
-        halted."""
+        """Play all episodes. `seed` alone decides the games: equal seeds face equal games. Nobody
+        asks `halted`, as it does not take long."""
         played: list[Episodes] = []
         for key in self._keys(seed):
             end = jax.device_get(self._run(learners, key, clock))
@@ -76,8 +76,7 @@ class Evaluator:
     def instants(
         self, learners: dict[str, Any], seed: int, clock: Clock
     ) -> Iterator[tuple[Tally, dict[str, Array]]]:
-        """The first of the same games one instant after the other, each with the actions that led
-        there."""
+        """The first round of the same games, by instant, each with the actions that led there."""
         tally = self._opened(learners, self._keys(seed)[0])
         actions: dict[str, Array] = {}
         while not tally.over.all():
@@ -87,19 +86,21 @@ class Evaluator:
             tally, actions = self._stepped(learners, clock, tally)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no processes."""
 
     @property
     def _name(self) -> str:
         return getattr(self.env, "name", type(self.env).__name__)
 
     def _ended(self, over: np.ndarray) -> None:
-        """Refuse a round of games of which one has not come to its end."""
+        """Refuse a round in which a game has not ended."""
         if not over.all():
-            raise Endless(self._name, int(np.argmin(over)), self.longest, "give the game a limit")
+            raise EndlessEpisode(
+                self._name, int(np.argmin(over)), self.longest, "give the game a limit"
+            )
 
     def _keys(self, seed: int) -> Array:
-        """One for each time that all games are played."""
+        """A key for each round of games."""
         rounds = -(-self.episodes // self.games)
         return jax.random.split(jax.random.fold_in(jax.random.key(seed), 0xE7A1), rounds)
 
@@ -161,9 +162,9 @@ def evaluator(
     workers: int = 0,
     settings: Settings = DEFAULT,
     alone: Alone | None = None,
-    say: Callable[[str], None] = aloud,
+    say: Callable[[str], None] = warn,
 ) -> Evaluator | HostEvaluator:
-    """For a game of either kind."""
+    """The evaluator for a game, compiled or on the host."""
     if isinstance(env, Hosted):
         return HostEvaluator(env, algorithms, episodes, greedy, workers, settings, alone, say)
     return Evaluator(env, algorithms, episodes, greedy, settings.longest)

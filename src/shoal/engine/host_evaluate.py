@@ -14,11 +14,11 @@ from jax import Array
 from ..algorithms.base import Algorithm
 from ..config.settings import Settings
 from ..envs.host.arena import Alone, Arena
-from ..envs.host.faults import Fault, TooManyFaults
+from ..envs.host.faults import Fault, refuse_too_many
 from ..envs.host.match import Hosted
 from ..envs.host.watched import Halted, never
 from ..types import Clock, View
-from .episodes import LIMIT, Endless, Episodes, aloud
+from .episodes import LIMIT, EndlessEpisode, Episodes, warn
 from .play import decide
 
 HOSTED_AT_ONCE = 16  # games played side by side
@@ -28,8 +28,7 @@ LONG = 120.0
 
 
 class HostEvaluator:
-    """`Evaluator` for a game on the host: every game plays its part of the episodes, one after the
-    other."""
+    """`Evaluator` for a game on the host: every game plays its part of the episodes in turn."""
 
     def __init__(
         self,
@@ -40,7 +39,7 @@ class HostEvaluator:
         workers: int,
         settings: Settings,
         alone: Alone | None = None,
-        say: Callable[[str], None] = aloud,
+        say: Callable[[str], None] = warn,
     ):
         self.env = env
         self.algorithms = algorithms
@@ -63,8 +62,15 @@ class HostEvaluator:
         asked at every step."""
         if seed not in self.arenas:
             self.close()
-            how = (self.workers, self.settings.patience, halted, self.alone)
-            self.arenas[seed] = Arena(self.env.stateless, self.games, seed ^ 0xE7A1, *how)
+            self.arenas[seed] = Arena(
+                self.env.stateless,
+                self.games,
+                seed ^ 0xE7A1,
+                self.workers,
+                self.settings.patience,
+                halted,
+                self.alone,
+            )
         self.arenas[seed].halted = halted
         rounds = -(-self.episodes // self.games)
         share = np.full(self.games, rounds) - (
@@ -90,7 +96,6 @@ class HostEvaluator:
         """Rows `[K,B,…]` of each game's first `share [B]` episodes; one that breaks is played
         again."""
         before = len(self.faults)
-        all_games = range(self.games)
         arena.renew()
         self.faults += arena.step()
         acting = {
@@ -101,57 +106,34 @@ class HostEvaluator:
             team: algorithm.carry(acting[team], self.games)
             for team, algorithm in self.algorithms.items()
         }
-        rows = {
-            team: np.zeros((share.max(), self.games, spec.n))
-            for team, spec in self.env.teams.items()
-        }
-        lengths = np.zeros((share.max(), self.games), int)
-        metrics = {name: np.zeros((share.max(), self.games)) for name in self.env.metrics}
-        done = np.zeros(self.games, int)
+        rows = _Rows(self.env, share)
         step = 0
-        self._look(arena, done, done < share, rows)
+        self._look(arena, rows.done, rows.going, rows.returns)
         self.since = time.monotonic()
-        while (done < share).any():
+        while rows.going.any():
             views = jax.tree.map(np.array, arena.views())
             actions, carries = self._decide(
                 tree, leaves, clock, views, carries, np.uint32(seed), step
             )
             self.faults += arena.step(jax.device_get(actions))
-            broke = len(self.faults) - before
             step = step + 1
-            if broke > self.settings.tolerance:
-                count = (
-                    f"the environment broke {broke} times in an evaluation, more than its tolerance"
-                )
-                raise TooManyFaults(
-                    f"{count} of {self.settings.tolerance}; the last time", self.faults[-1]
-                )
+            refuse_too_many(self.faults[before:], self.settings.tolerance, "an evaluation")
             if halted():
                 raise Halted
-            going = done < share
-            at = np.minimum(done, share - 1), all_games  # the row of the episode under way
-            anew = arena.arrays["first"] & going
-            lengths[at] = np.where(anew, 0, lengths[at] + going)
-            for team, view in arena.views().items():
-                earned = rows[team][at] + np.asarray(view.reward) * going[:, None]
-                rows[team][at] = np.where(anew[:, None], 0.0, earned)
-            self._look(arena, at[0], going, rows)
-            ended = arena.arrays["over"] & going
-            for name, said in arena.metrics().items():
-                metrics[name][at] = np.where(ended, said, metrics[name][at])
-            self._wait_for(np.where(going & ~ended, lengths[at], 0), bool(ended.any()))
-            done += ended
-        return Episodes(rows, lengths, metrics)
+            rows.earn(arena)
+            self._look(arena, rows.row, rows.going, rows.returns)
+            self._wait_for(*rows.end(arena))
+        return Episodes(rows.returns, rows.lengths, rows.metrics)
 
     def _wait_for(self, taken: np.ndarray, progress: bool) -> None:
-        """Tell of an episode that has not ended after many steps `[B]`, and give up after too
-        many."""
+        """Warn of an episode under way that has `taken [B]` many steps, give up after too many;
+        `progress` if any has just ended."""
         if progress:
             self.since = time.monotonic()
         game = int(taken.argmax())
         longest = self.settings.longest
         if taken[game] >= longest:
-            raise Endless(self.env.name, game, longest, LIMIT)
+            raise EndlessEpisode(self.env.name, game, longest, LIMIT)
         if (
             not self.warned
             and (taken[game] >= MANY or time.monotonic() - self.since > LONG)
@@ -160,16 +142,61 @@ class HostEvaluator:
             self.warned = True
             self.say(
                 f"game {game} of {self.env.name} has not ended its episode after"
-                f" {taken[game]:,} steps of an"
-                f" evaluation, which gives up after {longest:,} (--longest); --env.limit"
-                f" <steps> cuts episodes"
+                f" {taken[game]:,} steps of an evaluation, which gives up after {longest:,}"
+                f" (--longest); --env.limit <steps> cuts episodes"
             )
 
     def _look(
         self, arena: Arena, row: np.ndarray, going: np.ndarray, rows: dict[str, np.ndarray]
     ) -> None:
-        """Called at every instant, for whoever films: the row `[B]` each game is at, and whether it
-        is still played."""
+        """Called at every instant, for a camera: the episode `row [B]` that each game is at, and
+        whether it is still played."""
+
+
+class _Rows:
+    """Episodes of an evaluation as they are played, `[K,B,…]`: the k-th of each game."""
+
+    def __init__(self, env: Hosted, share: np.ndarray):
+        shape = (share.max(), len(share))
+        self.share = share  # [B] episodes that each game plays
+        self.done = np.zeros(len(share), int)  # [B] of them
+        self.returns = {team: np.zeros((*shape, spec.n)) for team, spec in env.teams.items()}
+        self.lengths = np.zeros(shape, int)
+        self.metrics = {name: np.zeros(shape) for name in env.metrics}
+
+    @property
+    def going(self) -> np.ndarray:
+        """`[B]` whether a game has episodes left."""
+        return self.done < self.share
+
+    @property
+    def row(self) -> np.ndarray:
+        """`[B]` the episode that each game is at."""
+        return np.minimum(self.done, self.share - 1)
+
+    @property
+    def _at(self) -> tuple[np.ndarray, range]:
+        return self.row, range(len(self.share))
+
+    def earn(self, arena: Arena) -> None:
+        """Add a step to the episodes under way; one that has just opened begins from nothing."""
+        at = self._at
+        anew = arena.arrays["first"] & self.going
+        self.lengths[at] = np.where(anew, 0, self.lengths[at] + self.going)
+        for team, view in arena.views().items():
+            earned = self.returns[team][at] + np.asarray(view.reward) * self.going[:, None]
+            self.returns[team][at] = np.where(anew[:, None], 0.0, earned)
+
+    def end(self, arena: Arena) -> tuple[np.ndarray, bool]:
+        """Close the episodes that ended, with their metrics; the steps `[B]` that others have
+        taken, and whether any ended."""
+        at = self._at
+        ended = arena.arrays["over"] & self.going
+        for name, said in arena.metrics().items():
+            self.metrics[name][at] = np.where(ended, said, self.metrics[name][at])
+        taken = np.where(self.going & ~ended, self.lengths[at], 0)
+        self.done += ended
+        return taken, bool(ended.any())
 
 
 def _decide(

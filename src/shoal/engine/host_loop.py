@@ -1,5 +1,5 @@
-"""The loop with games on the host: decisions are jitted, games are stepped outside, and what was
-played is learnt from as in the compiled loop."""
+"""The loop with games on the host: decisions are jitted, games are stepped outside, and learning is
+as in the compiled loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from ..algorithms.base import Algorithm
 from ..envs.host.arena import Alone, Arena
-from ..envs.host.faults import Fault, TooManyFaults
+from ..envs.host.faults import Fault, refuse_too_many
 from ..envs.host.match import Hosted
 from ..envs.host.watched import Halted, never
 from ..errors import ShoalError
@@ -89,8 +89,8 @@ class HostStage:
         self.arena.close()
 
 
-class Played(NamedTuple):
-    """What was played in an iteration, each device's part along the first axis."""
+class PlayedWindow(NamedTuple):
+    """A window as it was played, all teams in one; each device's part along the first axis."""
 
     streams: dict[str, View]  # [D,T+1,B/D,…]
     actions: dict[str, Array]  # [D,T,B/D,…]
@@ -123,7 +123,7 @@ class HostLoop(Loop):
         self.opened: Stage | None = None
 
     def init(self, seed: int) -> TrainState:
-        """Opens the games."""
+        """Open the games; the state before the first step."""
         learners = self.learners(seed)
         self.opened = stage = self.stage(seed)
         keys = jax.vmap(jax.random.split)(jax.random.split(jax.random.key(seed), self.devices))
@@ -138,14 +138,14 @@ class HostLoop(Loop):
         return super().restored(state)  # placed as `_learning_program` leaves it
 
     def template(self, seed: int) -> TrainState:
-        """Opens the games too: only they know the shapes of what is seen."""
+        """Open the games too: only they know the shapes of views."""
         return self.init(seed)
 
     def restored(self, state: TrainState) -> TrainState:
-        """An environment's inner state cannot be saved: every game goes on with its next episode.
+        """Go on from a saved state with every game's next episode: an environment's inner state
+        cannot be saved.
 
-        The first step opens it, as it does after an end: so the opening is in the stream, and in
-        replays.
+        The first step opens that episode, as after an end, so that its opening is in the stream.
         """
         assert self.opened, "the games are not open"
         self.opened.renew(np.asarray(state.game["episode"]).reshape(-1))
@@ -153,7 +153,7 @@ class HostLoop(Loop):
 
     @property
     def _metrics(self) -> tuple[str, ...]:
-        """The names of what the environment says."""
+        """Names of the environment's own metrics."""
         return getattr(self.env, "metrics", ())
 
     def _shared(self, tree: Any) -> Any:
@@ -189,12 +189,12 @@ class HostLoop(Loop):
         kept = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (carries, after))
         flat: Any = jax.ShapeDtypeStruct(done[2].shape, np.float32)
         said: Any = dict.fromkeys(self._metrics, flat)
-        played = Played(streams, done[0], done[1], kept[0], kept[1], done[2], said)
+        played = PlayedWindow(streams, done[0], done[1], kept[0], kept[1], done[2], said)
         self.learn = self._learning_program.lower(state, played, keys, clock).compile()
         return partial(self._run_here, iterations)
 
     def _run_here(self, iterations: int, state: TrainState) -> tuple[TrainState, Metrics | None]:
-        """So many iterations, or fewer if the run is to end."""
+        """Run so many iterations, or fewer if the run is to end."""
         done: list[Metrics] = []
         while len(done) < iterations and not (done and self.halted()):
             try:
@@ -245,18 +245,13 @@ class HostLoop(Loop):
         streams, actions, records, ended, said = jax.tree.map(
             lambda x: x.swapaxes(0, 1), (streams, actions, records, ended, said)
         )
-        played = Played(streams, actions, records, carries, after, ended, said)
+        played = PlayedWindow(streams, actions, records, carries, after, ended, said)
         return self.learn(state, played, keys, clock)
 
     def _tolerate(self, faults: list[Fault]) -> None:
-        """Count them; too many end the run."""
+        """Count faults; too many end the run."""
         self.faults.extend(faults)
-        if len(self.faults) > self.tolerance:
-            count = (
-                f"the environment broke {len(self.faults)} times, more than this run's"
-                f" tolerance of {self.tolerance}"
-            )
-            raise TooManyFaults(f"{count}; the last time", self.faults[-1])
+        refuse_too_many(self.faults, self.tolerance, "this run")
 
     @cached_property
     def _split_keys(self) -> Any:
@@ -272,8 +267,7 @@ class HostLoop(Loop):
         return jax.jit(partial(_decide, self.algorithms), static_argnums=0)
 
     def _acting(self, state: TrainState) -> tuple[Any, list[Array]]:
-        """What acting needs of the learners, as a flat list: walking through nets takes as long as
-        a small one acts."""
+        """What acts of the learners, flattened: doing it takes as long as a small net acts."""
         leaves, tree = jax.tree.flatten(
             {team: a.acting(state.learners[team]) for team, a in self.algorithms.items()}
         )
@@ -293,9 +287,9 @@ class HostLoop(Loop):
         return jax.jit(body, donate_argnums=0, in_shardings=placed[0], out_shardings=placed[1])
 
     def _learn_from_played(
-        self, state: TrainState, played: Played, keys: Array, clock: Clock
+        self, state: TrainState, played: PlayedWindow, keys: Array, clock: Clock
     ) -> tuple[TrainState, Metrics]:
-        """On one device's part."""
+        """Learn from one device's part."""
         own = at(played, 0)
         seen = windows(
             self.env.teams, own.streams, own.actions, own.records, own.carries, own.carries_end
@@ -337,12 +331,12 @@ def _decide(
 
 
 def _shape(steps: int, x: Any) -> jax.ShapeDtypeStruct:
-    """Of so many instants of `x [D,…]`, as `[D,steps,…]`."""
+    """The shape of so many instants of `x [D,…]`: `[D,steps,…]`."""
     return jax.ShapeDtypeStruct((x.shape[0], steps, *x.shape[1:]), x.dtype)
 
 
 def _unfold(steps: int, x: Any) -> np.ndarray:
-    """Room for so many instants, of which the first is known."""
+    """An array of so many instants, of which only the first is filled."""
     room = np.empty((steps, *x.shape), x.dtype)
     room[0] = x
     return room
@@ -351,8 +345,7 @@ def _unfold(steps: int, x: Any) -> np.ndarray:
 def _strike(
     streams: dict[str, View], ended: np.ndarray, earned: dict[str, np.ndarray], broken: np.ndarray
 ) -> None:
-    """Take broken episodes out of a window, in place: none of their steps is valid, earns anything
-    or counts.
+    """Take broken episodes out of a window, in place: their steps are invalid and earn nothing.
 
     `broken [T,D,B/D]` says after which step one broke. What earlier windows held of it has been
     learnt from already.
@@ -363,7 +356,7 @@ def _strike(
         ended[(step, *game)] = False
         gone = (slice(start + 1, step + 2), *game)
         for team, view in streams.items():
-            view.first[gone] = True  # the stream's own word for a step that is none
+            view.first[gone] = True  # as the stream marks steps that are not valid
             view.reward[gone] = 0.0
             if not start:
                 earned[team][tuple(game)] = 0.0

@@ -1,6 +1,6 @@
 """The only training loop: collect, remember, learn, for any mix of teams.
 
-`Loop` is the program; who watches, logs and saves is `trainer.py`'s business. Every device plays
+`Loop` is the program; `run/trainer.py` watches, logs and saves. Every device plays
 its own share of the games: what is a device's own carries a leading device axis, learners and
 counters are the same on all of them.
 """
@@ -59,7 +59,8 @@ class Loop:
 
         if self.games % self.devices:
             raise ShoalError(
-                f"{self.games} games cannot be shared evenly by {self.devices} devices"
+                f"{self.games} games cannot be shared evenly by {self.devices} devices: change"
+                f" games or devices"
             )
 
     @cached_property
@@ -98,7 +99,7 @@ class Loop:
         return jax.jit(_as_it_is, out_shardings=self.shardings)(state)
 
     def learners(self, seed: int) -> dict[str, Any]:
-        """Every team's, untrained."""
+        """Every team's learner, untrained."""
         rng = np.random.default_rng(seed)
         return {team: algorithm.init(rng) for team, algorithm in self._sides}
 
@@ -154,12 +155,12 @@ class Loop:
     def compile(
         self, state: TrainState, iterations: int
     ) -> Callable[[TrainState], tuple[TrainState, Metrics | None]]:
-        """`state -> state, metrics [iterations]`, ready to run; no metrics if it could not go on at
-        all."""
+        """`state -> state, metrics [iterations]`, ready to run; no metrics if not even one
+        iteration could be made."""
         return self.program(iterations).lower(state).compile()
 
     def close(self) -> None:
-        """End the games, where they run outside the program."""
+        """End the games that run outside the program."""
 
     def program(self, iterations: int) -> Any:
         """`state -> state, metrics [iterations]`, jitted and donated."""

@@ -60,6 +60,6 @@ def check_disk(path: Path, size: float, keep: int) -> None:
     if size * (keep + 1) > free:
         raise ShoalError(
             f"{keep} checkpoints and one being written need {readable(size * (keep + 1))} of"
-            f" disk, but {there} has"
-            f" {readable(free)}: lower capacity or keep, or choose another out"
+            f" disk, but {there} has {readable(free)}: lower capacity or keep, or choose"
+            f" another out"
         )

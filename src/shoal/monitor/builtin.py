@@ -11,12 +11,12 @@ from .trackers import trackers
 
 
 def builtin(config: Config) -> list[Callback]:
-    """Ours."""
+    """Trackers and films."""
     filming = [Filming(config)] if config.settings.film else []
     return [*trackers(config), *filming]
 
 
-def own(config: Config) -> list[Callback]:
+def users(config: Config) -> list[Callback]:
     """The user's, by entry point or import path."""
     words = config.settings.callbacks
     return [_made(word.strip()) for word in words.split(",")] if words else []

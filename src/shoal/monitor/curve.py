@@ -9,7 +9,7 @@ import numpy as np
 
 from ..engine.episodes import Episodes
 from ..files import atomic
-from ..store.metrics_file import Point
+from ..store.metrics_file import CurvePoint
 
 INK = "#33383d"
 LINE = "#1f6f8b"
@@ -19,14 +19,12 @@ FAINT = "#9aa5ad"
 def draw(
     path: Path,
     title: str,
-    points: list[Point],
+    points: list[CurvePoint],
     training: list[tuple[int, dict[str, float]]],
     random: Episodes | None,
 ) -> None:
     """One panel per team: evaluations with the middle half of their episodes, training returns, the
-    random level.
-
-    That of a run that was told to stop may not have been played."""
+    random level, if it was played."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -40,7 +38,9 @@ def draw(
         figure.savefig(temporary, format="png")
 
 
-def _panel(axes: Any, team: str, points: list[Point], training: list, level: float | None) -> None:
+def _panel(
+    axes: Any, team: str, points: list[CurvePoint], training: list, level: float | None
+) -> None:
     steps = np.array([point.step for point in points])
     # [points,episodes]
     episodes = np.stack([point.played.returns[team].mean(1) for point in points])

@@ -1,4 +1,4 @@
-"""Why training may have diverged: what the game gives is looked at before the learner is blamed."""
+"""Why training may have diverged: the game's numbers are checked before a learner's rates."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ OTHERWISE = "try a smaller lr or max_grad_norm"
 
 
 def cause(config: Config, views: dict[str, View], before: Episodes) -> str:
-    """The first that is found, and what to do; `views` are the newest, `before` was played before
-    any training."""
+    """The first cause that is found, and its cure; `views` are the newest, `before` was played
+    before any training."""
     return next(iter([*_strange(config, views), *_rich(before)]), OTHERWISE)
 
 
 def _strange(config: Config, views: dict[str, View]) -> Iterator[str]:
-    """Whatever is no number, or huge, at any instant: of random play, as a policy of no numbers
-    would spoil others."""
+    """Numbers of views that are not finite, or huge; of random play, as a diverged policy spoils
+    what it sees."""
     fields = {"observation": "obs", "state": "state", "reward": "reward"}
     for seen in [views] if config.hosted else _random_play(config):
         for team, view in seen.items():
@@ -39,10 +39,10 @@ def _strange(config: Config, views: dict[str, View]) -> Iterator[str]:
                 numbers = np.abs(np.asarray(getattr(view, name), np.float64))
                 largest = float(numbers.max(initial=0.0))  # nan if there is any
                 if not largest <= HUGE:
-                    yield _told(team, what, largest)
+                    yield _sentence(team, what, largest)
 
 
-def _told(team: str, what: str, size: float) -> str:
+def _sentence(team: str, what: str, size: float) -> str:
     whose = f"{'an' if what[0] == 'o' else 'a'} {what} of team {team}"
     if not np.isfinite(size):
         return f"{whose} was {size:g}: let the game give nothing but numbers"
@@ -50,7 +50,7 @@ def _told(team: str, what: str, size: float) -> str:
 
 
 def _random_play(config: Config) -> Iterator[dict[str, View]]:
-    """What the teams of a compiled game see at every instant."""
+    """Every team's views at every instant of a compiled game."""
     guessers = {team: algorithms.random_policy(spec) for team, spec in config.game.teams.items()}
     nothing: dict[str, Any] = {team: () for team in guessers}
     clock = Clock(jnp.float32(0), jnp.float32(0))
@@ -61,8 +61,8 @@ def _random_play(config: Config) -> Iterator[dict[str, View]]:
 
 
 def _rich(before: Episodes) -> Iterator[str]:
-    """Rewards that were huge from the start, by what whole episodes earned."""
+    """Rewards that were huge before any training, by the returns of whole episodes."""
     for team, rows in before.returns.items():
         each = float(np.abs(rows / np.maximum(before.length, 1)[:, None]).max(initial=0.0))
         if not each <= HUGE:
-            yield _told(team, "reward", each)
+            yield _sentence(team, "reward", each)

@@ -24,15 +24,16 @@ from PIL import Image
 
 from ..algorithms.base import Algorithm
 from ..config.config import Config
-from ..engine.episodes import DEFAULT, Episodes
+from ..engine.episodes import DEFAULT
 from ..engine.evaluate import Evaluator
 from ..engine.host_evaluate import HostEvaluator
 from ..envs.host.arena import Arena, Picture
 from ..envs.host.match import Hosted
 from ..render import video
 from ..render.draw import team_colours
+from ..store.metrics_file import FILM
 from ..types import Clock
-from .callbacks import Callback, Run
+from .callbacks import Callback, Evaluated, LiveRun
 
 FOLDER = "videos"  # of a run
 # pictures per second, and more where an episode would take more seconds than that
@@ -67,7 +68,7 @@ class Camera:
         self.evaluator = Evaluator(env, algorithms, episodes, greedy)
 
     def shoot(self, learners: dict, seed: int, clock: Clock) -> list[Take]:
-        """Play them; they are drawn when they are looked at."""
+        """Play them; they are drawn once their pictures are asked for."""
         instants = list(self.evaluator.instants(learners, seed, clock))
         states = [jax.device_get(tally.play.game) for tally, _ in instants]
         actions = [jax.device_get(did) for _, did in instants]
@@ -77,14 +78,14 @@ class Camera:
         for game in range(self.shown):
             end = int((~over[:, game]).sum())
             draw = _Drawing(self.env, states[:end], actions[:end], game)
-            told = [
+            so_far = [
                 {team: float(rows[game].mean()) for team, rows in at.items()} for at in earned[:end]
             ]
-            takes.append(Take(draw, told))
+            takes.append(Take(draw, so_far))
         return takes
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no processes."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class _Drawing:
 
 
 class HostCamera(HostEvaluator):
-    """The same for a game on the host, which is asked for a picture at every instant."""
+    """`Camera` for a game on the host, which draws a picture at every instant."""
 
     def __init__(self, env: Hosted, algorithms: dict[str, Algorithm], greedy: bool, shown: int):
         settings = replace(DEFAULT, patience=env.patience)
@@ -144,8 +145,7 @@ class _Unpacking:
 def camera(
     env: Any, algorithms: dict[str, Algorithm], episodes: int, greedy: bool, shown: int = 0
 ) -> Camera | HostCamera:
-    """For a game of any kind, if it can be drawn: one that films `shown` of so many episodes, or
-    all."""
+    """A camera for a game that can be drawn, which films `shown` of the episodes, or all."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame's: there need be no screen
     if isinstance(env, Hosted):
         made = HostCamera(env, algorithms, greedy, shown or episodes)
@@ -157,7 +157,7 @@ def camera(
 
 
 def pace(takes: Sequence[Take]) -> int:
-    """Pictures per second at which they are well looked at."""
+    """Pictures per second: more for long episodes."""
     return max(FPS, -(-max(take.steps for take in takes) // LONGEST))
 
 
@@ -185,7 +185,7 @@ class Filming(Callback):
         shown = min(s.film, s.eval_episodes)
         self.camera = camera(config.game, config.algorithms, s.eval_episodes, s.greedy, shown)
 
-    def on_evaluation(self, run: Run, played: Episodes) -> None:
+    def on_evaluation(self, run: LiveRun, played: Evaluated) -> None:
         c = run.config
         s = run.config.settings
         player = run.player()
@@ -195,16 +195,14 @@ class Filming(Callback):
         total = sum(take.steps + 1 + fps for take in takes)
         thumbs = Thumbs(reel(takes, title, c.game, fps), -(-total // THUMBS))
         video.save(run.path / FOLDER / f"step-{run.steps:09d}{video.best_format()}", thumbs, fps)
-        run.log.video(
-            "evaluation/film", np.stack(thumbs.kept), max(fps // thumbs.every, 1), run.steps
-        )
+        run.log.video(FILM, np.stack(thumbs.kept), max(fps // thumbs.every, 1), run.steps)
 
     def close(self) -> None:
         self.camera.close()
 
 
 class Thumbs:
-    """Frames as they pass by, and of every so many a smaller copy."""
+    """Passes frames on, and keeps a smaller copy of every so many."""
 
     def __init__(self, frames: Iterator[np.ndarray], every: int):
         self.frames = frames
@@ -225,8 +223,7 @@ class Thumbs:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """What environments in this process draw from the global random streams, training does not
-    notice."""
+    """Put the global random streams back, as environments in this process may draw from them."""
     ours = random.getstate()
     numpys = np.random.get_state()
     try:

@@ -1,5 +1,4 @@
-"""What a run tells as it goes on, to its files, to the console and to callbacks, and what its end
-is told by."""
+"""Collects a run's metrics and passes them to its callbacks: files, console, trackers, users'."""
 
 from __future__ import annotations
 
@@ -12,16 +11,19 @@ from ..engine.loop import EACH, Metrics
 from ..envs.host.faults import Fault
 from ..envs.metrics import refuse_nonsense
 from ..errors import ShoalError
-from ..store import metrics_file
-from ..store.metrics_file import History, own, tag
+from ..store.metrics_file import (
+    LENGTH,
+    RATE,
+    SECONDS,
+    CurvePoint,
+    History,
+    episode_name,
+    evaluation_name,
+    return_name,
+    tag,
+)
 from ..types import Spec
-from .callbacks import Hooks, Run
-from .console import Console, named
-
-BROKE = {
-    "training": "an episode broke and was dropped",
-    "evaluation": "an episode of the evaluation broke and was played again",
-}
+from .callbacks import Evaluated, Hooks, LiveRun
 
 
 class Diverged(ShoalError):
@@ -32,124 +34,84 @@ class Diverged(ShoalError):
 
 
 class RunMetrics:
-    """Keeps the count of steps, and tells what happens at each."""
+    """Counts steps; forwards metrics, evaluations and faults."""
 
-    def __init__(self, run: Run, display: Console, hooks: Hooks):
+    def __init__(self, run: LiveRun, hooks: Hooks):
         self.run = run
-        self.display = display
         self.hooks = hooks
         self.teams: dict[str, Spec] = run.config.sides
-        self.told = dict.fromkeys(BROKE, 0)
+        self.forwarded = {"training": 0, "evaluation": 0}  # faults of each
         self.history = History([], [], {})
 
-    def metrics(self, metrics: Metrics, spent: float, faults: dict[str, float]) -> int:
-        """What a call of the training program gave and the seconds it took; the steps it made."""
+    def iteration(self, metrics: Metrics, spent: float, faults: dict[str, float]) -> int:
+        """Forward what a call of the training program gave in `spent` seconds; the steps it
+        made."""
         run = self.run
         fresh = int(metrics.steps[-1]) - run.steps
         run.steps = run.steps + fresh
         run.seconds = run.seconds + spent
-        learning = {
+        values = {
             f"{tag(team)}/{name}": x
             for team in self.teams
             for name, x in _means(metrics.learning[team]).items()
         }
+        values |= faults
         episodes = float(metrics.episodes.sum())
-        returns = (
-            {team: float(metrics.returns[team].sum()) / episodes for team in self.teams}
-            if episodes
-            else {}
-        )
-        values = learning | faults
+        said: dict[str, float] = {}
         if episodes:
-            values |= told(
-                returns,
-                {team: metrics.each[team].sum(0) / episodes for team in self.teams},
-                self.teams,
-            )
+            returns = {team: float(metrics.returns[team].sum()) / episodes for team in self.teams}
+            each = {team: metrics.each[team].sum(0) / episodes for team in self.teams}
+            values |= return_values(returns, each, self.teams)
             self.history.training.append((run.steps, returns))
-        said = {name: float(x.sum()) / episodes for name, x in metrics.own.items() if episodes}
-        values |= {own(name): value for name, value in said.items()}
-        rate = fresh / spent
-        values |= {"seconds": run.seconds, "steps_per_second": rate}
-        run.log.point(run.steps, values)
+            said = {name: float(x.sum()) / episodes for name, x in metrics.own.items()}
+        values |= {episode_name(name): value for name, value in said.items()}
+        values |= {SECONDS: run.seconds, RATE: fresh / spent}
+        self.hooks.call("on_iteration", run, values)
         _refuse_nonsense(metrics.learning, run.steps)
         refuse_nonsense(said, run.config.env)
-        self.display.progress(run.steps, run.config.settings.steps, rate, returns, said)
-        self.hooks.call("on_iteration", run, values)
         return fresh
 
     def evaluation(self, played: Episodes, best: bool) -> None:
-        """An evaluation, and whether it was the best so far."""
+        """Forward an evaluation, and whether it was the best so far."""
         run = self.run
-        s = self.run.config.settings
-        self.history.points.append(metrics_file.Point(run.steps, run.seconds, played))
+        self.history.points.append(CurvePoint(run.steps, run.seconds, played))
         self.history.before.update(self.history.before or played.score())
-        run.log.evaluation(run.steps, self.teams, played)
-        run.log.point(run.steps, evaluated(played, self.teams) | {"seconds": run.seconds})
-        count = f"{len(played.length)} {'greedy' if s.greedy else 'sampled'} episodes"
-        said = f", {named(played.means())}" if played.metrics else ""
-        so_far = ", the best so far" if best and run.steps else ""
-        self.display.say(
-            f"evaluation at {run.steps:,} steps: {named(played.score())} (mean"
-            f" return, {count}){said}{so_far}"
-        )
-        if not run.steps:
-            for team in opposed(played):
-                self.display.say(
-                    f"the agents of team {team} earn what others of it lose, so that its score"
-                    f" is always 0: they should"
-                    " play against each other, in teams of their own (of an environment on the"
-                    " host: --env.teams each)"
-                )
-        self.hooks.call("on_evaluation", run, played)
+        values = evaluation_values(played, self.teams) | {SECONDS: run.seconds}
+        self.hooks.call("on_evaluation", run, Evaluated.of(played, values, best))
 
-    def faults(self, where: str, faults: list[Fault]) -> None:
-        """Show the newest of those that were not told yet, and write all of them down."""
-        fresh = faults[self.told[where] :]
-        self.told[where] = len(faults)
-        for fault in fresh:
-            self.run.log.fault(fault)
+    def faults(self, during: str, faults: list[Fault]) -> None:
+        """Forward those that are new, of all faults during training or evaluation."""
+        fresh = faults[self.forwarded[during] :]
+        self.forwarded[during] = len(faults)
         if fresh:
-            more = f" (and {len(fresh) - 1} more)" if len(fresh) > 1 else ""
-            self.display.say(f"{BROKE[where]}{more}: {fresh[-1]}")
+            self.hooks.call("on_faults", self.run, fresh, during)
 
 
-def evaluated(played: Episodes, teams: dict[str, Spec]) -> dict[str, float]:
-    """An evaluation as it is logged."""
+def evaluation_values(played: Episodes, teams: dict[str, Spec]) -> dict[str, float]:
+    """What is logged of an evaluation, by name."""
     each = {team: rows.mean(0) for team, rows in played.returns.items()}
-    values = {
-        f"evaluation/{name}": value for name, value in told(played.score(), each, teams).items()
-    }
+    values = return_values(played.score(), each, teams)
     for team, rows in played.returns.items():
-        values[f"evaluation/{tag(team)}/deviation"] = float(rows.mean(1).std())
-    values |= {f"evaluation/{own(name)}": value for name, value in played.means().items()}
-    return values | {"evaluation/length": float(played.length.mean())}
+        values[f"{tag(team)}/deviation"] = float(rows.mean(1).std())
+    values |= {episode_name(name): value for name, value in played.means().items()}
+    values = {evaluation_name(name): value for name, value in values.items()}
+    return values | {LENGTH: float(played.length.mean())}
 
 
-def opposed(played: Episodes) -> list[str]:
-    """Teams whose agents' returns cancel out in every episode."""
-    return [
-        team
-        for team, rows in played.returns.items()
-        if rows.any() and np.allclose(rows.sum(1), 0.0, atol=1e-6)
-    ]
-
-
-def told(
+def return_values(
     returns: dict[str, float], each: dict[str, Any], teams: dict[str, Spec]
 ) -> dict[str, float]:
     """Returns by name: every team's, and its agents' if there are several but not too many."""
-    values = {f"{tag(team)}/return": value for team, value in returns.items()}
+    values = {return_name(team): value for team, value in returns.items()}
     for team, spec in teams.items():
         if 1 < spec.n <= EACH:
             rows = zip(spec.agents, each[team], strict=True)
-            values |= {f"{tag(team)}/{tag(agent)}/return": float(x) for agent, x in rows}
+            values |= {return_name(team, agent): float(x) for agent, x in rows}
     return values
 
 
 def _means(metrics: dict[str, Any]) -> dict[str, float]:
-    """Over the iterations of a call; of an algorithm that says how many `updates` each made, over
-    those."""
+    """Mean over a call's iterations, weighted by `updates` where reported."""
     updates = metrics.get("updates")
     if updates is None:
         return {name: float(series.mean()) for name, series in metrics.items()}
@@ -162,7 +124,7 @@ def _means(metrics: dict[str, Any]) -> dict[str, float]:
 
 
 def _refuse_nonsense(learning: dict[str, dict[str, Any]], step: int) -> None:
-    """Name what was no number in the first iteration in which anything was none."""
+    """Refuse metrics that are no numbers; name those of the first iteration that has any."""
     bad = {
         f"{tag(team)}/{name}": ~np.isfinite(series).reshape(len(series), -1).all(1)
         for team, metrics in learning.items()

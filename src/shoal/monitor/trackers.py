@@ -20,17 +20,15 @@ from .. import files
 from ..config.config import Config
 from ..errors import ShoalError
 from ..store import folder
-from ..store.metrics_file import tag
-from .callbacks import Callback, Run
-from .metrics import evaluated
+from ..store.metrics_file import STEP, score_name
+from .callbacks import Callback, Evaluated, LiveRun
 
 IDS = "tracking.json"
 UNKNOWN = re.compile(r"[^\w/. -]")  # what MLflow takes in no name of a metric
 
 
 class Tracker(Callback):
-    """What both have in common: a run of theirs is opened at the first call and closed at the
-    end."""
+    """A tracker of others: opens a run of theirs at the first call and closes it at the end."""
 
     name: str
 
@@ -39,17 +37,17 @@ class Tracker(Callback):
         self.ended = False
         self.open = False
 
-    def on_iteration(self, run: Run, values: dict[str, float]) -> None:
+    def on_iteration(self, run: LiveRun, values: dict[str, float]) -> None:
         self._opened(run)
         self.log(run.steps, values)
 
-    def on_evaluation(self, run: Run, played: Any) -> None:
+    def on_evaluation(self, run: LiveRun, played: Evaluated) -> None:
         self._opened(run)
-        self.log(run.steps, evaluated(played, run.config.sides) | {"seconds": run.seconds})
+        self.log(run.steps, played.values)
 
-    def on_end(self, run: Run, result: Any) -> None:
+    def on_end(self, run: LiveRun, result: Any) -> None:
         self._opened(run)
-        self.log(run.steps, {f"score/{tag(team)}": score for team, score in result.scores.items()})
+        self.log(run.steps, {score_name(team): score for team, score in result.scores.items()})
         self.finish(run)
         self.ended = True
 
@@ -57,8 +55,8 @@ class Tracker(Callback):
         if self.open:
             self.shut(self.ended)
 
-    def _opened(self, run: Run) -> None:
-        """Open a run, or the one that was begun."""
+    def _opened(self, run: LiveRun) -> None:
+        """Open a run of theirs, or the one that was begun."""
         if not self.open:
             ids = self._known(run.path / IDS)
             ids[self.name] = self.begin(run, ids.get(self.name, ""))
@@ -73,19 +71,20 @@ class Tracker(Callback):
             raise ShoalError(f"{path} does not say how the run was tracked: remove it")
         return ids
 
-    def begin(self, run: Run, before: str) -> str:
-        """Open theirs, `before` if that is one; its id."""
+    def begin(self, run: LiveRun, before: str) -> str:
+        """Open a new run of theirs, or the one whose id is `before`; its id."""
         raise NotImplementedError
 
     def log(self, step: int, values: dict[str, float]) -> None:
+        """Send a log point."""
         raise NotImplementedError
 
-    def finish(self, run: Run) -> None:
-        """Hand over the curve and the policy."""
+    def finish(self, run: LiveRun) -> None:
+        """Send the curve and the policies."""
         raise NotImplementedError
 
     def shut(self, ended: bool) -> None:
-        """Close theirs; `ended` if all went well."""
+        """Close their run; `ended` if all went well."""
         raise NotImplementedError
 
 
@@ -100,19 +99,17 @@ class WandB(Tracker):
         if mode == "online" and not self._known():
             raise ShoalError(
                 "track=wandb needs a login: run `wandb login`, set WANDB_API_KEY, or set"
-                " WANDB_MODE=offline to log into"
-                " the run's folder alone"
+                " WANDB_MODE=offline to log into the run's folder alone"
             )
 
     def _known(self) -> bool:
-        """Whether it knows who we are; earlier versions cannot be asked without a prompt, but for
-        the key alone."""
+        """Whether somebody is logged in; earlier versions tell only of a key without a prompt."""
         try:
             return bool(self.package.login(prompt=False))
         except TypeError:
             return bool(self.package.api.api_key)
 
-    def begin(self, run: Run, before: str) -> str:
+    def begin(self, run: LiveRun, before: str) -> str:
         self.theirs = self.package.init(
             project=run.config.settings.project,
             name=run.path.name,
@@ -122,16 +119,16 @@ class WandB(Tracker):
             resume="allow",
             settings=self.package.Settings(silent=True, console="off"),
         )
-        self.theirs.define_metric("env_step")
-        self.theirs.define_metric("*", step_metric="env_step")
+        self.theirs.define_metric(STEP)
+        self.theirs.define_metric("*", step_metric=STEP)
         return self.theirs.id
 
     def log(self, step: int, values: dict[str, float]) -> None:
-        self.theirs.log({"env_step": step} | values)
+        self.theirs.log({STEP: step} | values)
 
-    def finish(self, run: Run) -> None:
+    def finish(self, run: LiveRun) -> None:
         self.theirs.log(
-            {"env_step": run.steps, "curve": self.package.Image(str(run.path / folder.CURVE))}
+            {STEP: run.steps, "curve": self.package.Image(str(run.path / folder.CURVE))}
         )
         for place in (folder.POLICY, folder.BEST):
             artifact = self.package.Artifact(f"{place}-{self.theirs.id}", type="model")
@@ -149,7 +146,7 @@ class MLflow(Tracker):
 
     name = "mlflow"
 
-    def begin(self, run: Run, before: str) -> str:
+    def begin(self, run: LiveRun, before: str) -> str:
         self.client = self.package.MlflowClient()
         if before:
             self.client.update_run(before, "RUNNING")
@@ -166,12 +163,12 @@ class MLflow(Tracker):
     def log(self, step: int, values: dict[str, float]) -> None:
         now = round(time.time() * 1000)
         metric = self.package.entities.Metric
-        named = {UNKNOWN.sub("_", name): value for name, value in values.items()}
+        accepted = {UNKNOWN.sub("_", name): value for name, value in values.items()}
         self.client.log_batch(
-            self.id, [metric(name, value, now, step) for name, value in named.items()]
+            self.id, [metric(name, value, now, step) for name, value in accepted.items()]
         )
 
-    def finish(self, run: Run) -> None:
+    def finish(self, run: LiveRun) -> None:
         self.client.log_artifact(self.id, str(run.path / folder.CURVE))
         for place in (folder.POLICY, folder.BEST):
             self.client.log_artifacts(self.id, str(run.path / place), place)
@@ -184,12 +181,12 @@ KINDS: dict[str, Callable[[], Tracker]] = {"wandb": WandB, "mlflow": MLflow}
 
 
 def trackers(config: Config) -> list[Tracker]:
-    """Those that a run is logged to."""
+    """The trackers that a run's settings name."""
     return [KINDS[word]() for word in config.settings.track.split(",") if word]
 
 
 def package(name: str) -> Any:
-    """An optional package."""
+    """Import an optional package."""
     try:
         return importlib.import_module(name)
     except ImportError:

@@ -4,7 +4,6 @@ environment steps."""
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,7 +18,7 @@ from ..config.campaign import Plan
 from ..envs.metrics import meant, split
 from ..errors import ShoalError, nearest
 from ..store import folder as runs
-from ..store.metrics_file import own_of, tag
+from ..store.metrics_file import STEP, metrics_in, read_lines, returns_in
 from ..store.records import Failure, RunProtocol, Summary
 from .statistics import Strata
 
@@ -433,15 +432,15 @@ def columns(run: Run) -> list[str]:
 def _scores(run: Run) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Steps `[E]` of all evaluations, by team the means `[E]` of their returns, and the
     environment's own metrics."""
-    lines = [json.loads(line) for line in (run.path / runs.METRICS).read_text().splitlines()]
-    lines = [line for line in lines if "evaluation/length" in line]
-    names = {team: f"evaluation/{tag(team)}/return" for team in run.config["teams"]}
-    scores = {team: [_number(line[name]) for line in lines] for team, name in names.items()}
-    said = [own_of(line, run.config["teams"]) for line in lines]
+    teams = run.config["teams"]
+    lines = read_lines(run.path).evaluations
+    returns = [returns_in(line, teams, evaluation=True) for line in lines]
+    scores = {team: [_number(one[team]) for one in returns] for team in teams}
+    said = [metrics_in(line, teams, evaluation=True) for line in lines]
     names = [name for name in said[-1] if all(name in one for one in said)] if said else []
     metrics = {name: [_number(one[name]) for one in said] for name in names}
     return (
-        np.array([line["env_step"] for line in lines]),
+        np.array([line[STEP] for line in lines]),
         {team: np.array(rows) for team, rows in scores.items()},
         {name: np.array(rows) for name, rows in metrics.items()},
     )

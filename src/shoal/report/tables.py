@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..files import atomic, write_text
-from ..store.metrics_file import own
+from ..store.metrics_file import episode_name
 from .results import Run, Study, Task, columns, episodes
 from .statistics import FEW, Estimate, estimate, improvement
 
@@ -303,7 +303,7 @@ def _plain(study: Study) -> Iterator[list]:
             "seconds",
             "steps_per_second",
         ),
-        *(f"{own(word)}/{kind}" for word in study.words for kind in ("mean", "std")),
+        *(f"{episode_name(word)}/{kind}" for word in study.words for kind in ("mean", "std")),
     ]
     for row in rows(study):
         who = [row.task.env, row.task.team, row.algorithm, row.seeds, row.failed]

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, noted so that a run can end cleanly."""
+"""Ctrl-C and SIGTERM, kept so that a run can end cleanly."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 
 class Stop:
-    """Notes the first Ctrl-C or SIGTERM instead of dying of it; the second one acts as usual."""
+    """Keeps the first Ctrl-C or SIGTERM for the run to see; the second one acts as usual."""
 
     def __init__(self) -> None:
         self.signal = 0
-        self.hasty = False  # it came from outside: whoever sent it is waiting
+        self.from_outside = False  # whoever sent it is waiting
         self.before: dict[int, Any] = {}
 
     def __enter__(self) -> Stop:
         if threading.current_thread() is threading.main_thread():
             self.before = {
-                number: signal.signal(number, self._note)
+                number: signal.signal(number, self._keep)
                 for number in (signal.SIGINT, signal.SIGTERM)
             }
         return self
@@ -28,10 +28,10 @@ class Stop:
             signal.signal(number, handler)
 
     def ask(self) -> None:
-        """The same from within."""
+        """Ask the run to stop from Python."""
         self.signal = self.signal or int(signal.SIGTERM)
 
-    def _note(self, number: int, frame: Any) -> None:
+    def _keep(self, number: int, frame: Any) -> None:
         self.signal = number
-        self.hasty = True
+        self.from_outside = True
         self.__exit__()

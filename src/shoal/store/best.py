@@ -1,5 +1,4 @@
-"""Which policy was best: the one with which a team scored highest in an evaluation, or a metric of
-the environment was highest."""
+"""The best policy of a run: that of the evaluation with the highest score of a team, or metric."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from ..algorithms.opponents.random import Fixed
 from ..config.config import Config
 from ..engine.episodes import Episodes
 from . import folder, policy_store
-from .policy_store import Best
+from .policy_store import BestEvaluation
 
 
 def judge(config: Config) -> str:
@@ -23,37 +22,33 @@ def judge(config: Config) -> str:
 
 
 class BestPolicy:
-    """Keeps the best policy of a run, in memory for checkpoints and in its folder for everybody."""
+    """Keeps the best policy of a run, in memory for checkpoints and in the run's folder."""
 
     def __init__(self, run: Path, config: Config):
         self.run = run
         self.config = config
         self.judge = judge(config)
-        self.best: Best | None = None
+        self.evaluation: BestEvaluation | None = None
         self.learners: dict[str, Any] = {}
 
     def consider(self, steps: int, played: Episodes, learners: dict[str, Any]) -> bool:
         """Take these learners if they scored higher than any before."""
         score = (played.score() | played.means())[self.judge]
-        if not math.isfinite(score) or (self.best and score <= self.best.score):
+        if not math.isfinite(score) or (self.evaluation and score <= self.evaluation.score):
             return False
-        self.best, self.learners = (
-            Best(self.judge, steps, score),
-            policy_store.acting(self.config, learners),
-        )
+        self.evaluation = BestEvaluation(self.judge, steps, score)
+        self.learners = policy_store.acting(self.config, learners)
         self._save()
         return True
 
-    def restore(self, best: Best, learners: dict[str, Any]) -> None:
-        """As it was at the checkpoint that a run goes on from; the folder may be of later, or of
-        the moment it died."""
-        self.best = best
+    def restore(self, evaluation: BestEvaluation, learners: dict[str, Any]) -> None:
+        """Go back to the best policy of a checkpoint; the folder may hold a later one, or none."""
+        self.evaluation = evaluation
         self.learners = learners
-        if policy_store.best_of(self.run) != best:
+        if policy_store.best_of(self.run) != evaluation:
             self._save()
 
     def _save(self) -> None:
-        assert self.best
-        policy_store.save(
-            self.run / folder.BEST, self.config, self.learners, self.best.steps, self.best
-        )
+        assert self.evaluation
+        place = self.run / folder.BEST
+        policy_store.save(place, self.config, self.learners, self.evaluation.steps, self.evaluation)

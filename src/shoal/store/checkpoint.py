@@ -1,16 +1,14 @@
-"""Checkpoints: a whole `TrainState` as arrays and JSON, all of it or nothing, and never trusted
-unread.
+"""Checkpoints: a whole `TrainState` as arrays and JSON, written all or nothing, read with checks.
 
 A checkpoint is a folder `checkpoints/<steps>` with the arrays (safetensors) and what else a run
-needs to go on (JSON, with the arrays' checksum). It is written beside its place, flushed to the
-disk, and only then given its name, so that whatever happens meanwhile the ones before stay whole.
+needs to go on (JSON, with the arrays' checksum). It is written beside its place, and given its name
+once all of it is on the disk, so that whatever happens meanwhile the ones before stay whole.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,6 +30,7 @@ ABOUT = "checkpoint.json"
 # in front of the names of arrays that are not the state's, but the best policy's so far
 BEST = "best/"
 FORMAT = files.VERSIONS[ABOUT]
+CURE = "use another checkpoint of the run"
 
 
 class CheckpointWriter:
@@ -46,28 +45,27 @@ class CheckpointWriter:
     def save(
         self, state: TrainState, about: CheckpointAbout, best: dict[str, Any] | None = None
     ) -> None:
-        """Training waits for the copy; the checkpoint before this must be settled.
+        """Copy the state and write it in the background; the checkpoint before must be settled.
 
-        `best` are the learners of the best policy so far: a run that is resumed must not take one
-        it had later."""
+        `best` are the learners of the best policy so far: a resumed run must not keep a later
+        one."""
         copy = {
             name: np.array(leaf, order="C")
-            for name, leaf in runs.named(jax.device_get(state)).items()
+            for name, leaf in runs.leaves_by_name(jax.device_get(state)).items()
         }
         copy |= {
             f"{BEST}{name}": np.array(leaf, order="C")
-            for name, leaf in runs.named(best or {}).items()
+            for name, leaf in runs.leaves_by_name(best or {}).items()
         }
         self.writing = self.pool.submit(write, self.run, copy, about, self.keep)
 
     @property
     def idle(self) -> bool:
-        """Nothing is being written."""
+        """Whether nothing is being written."""
         return self.writing is None or self.writing.done()
 
     def settle(self) -> Path | None:
-        """Wait until all is on the disk; the checkpoint written since it was last asked, if there
-        is one."""
+        """Wait until all is on the disk; the checkpoint written since the last call, if any."""
         writing = self.writing
         self.writing = None
         return writing.result() if writing else None
@@ -78,28 +76,21 @@ class CheckpointWriter:
 
 
 def write(run: Path, arrays: dict[str, np.ndarray], about: CheckpointAbout, keep: int) -> Path:
-    """One checkpoint; afterwards only the `keep` newest are left."""
+    """Write a checkpoint, and leave only the `keep` newest."""
     from safetensors.numpy import save
 
     there = place(run, about["steps"])
-    temporary = there.with_suffix(".tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
     try:
-        temporary.mkdir(parents=True)
-        blob = save(arrays)
-        flushed(temporary / STATE, blob)
-        facts = about | {files.FORMAT: FORMAT}
-        files.write_json(temporary / ABOUT, facts | {"sha256": _checksum(blob, facts)})
-        sync(temporary / ABOUT)
-        sync(temporary)
-        shutil.rmtree(there, ignore_errors=True)
-        os.replace(temporary, there)
-        sync(there.parent)
+        with files.atomic_folder(there) as temporary:
+            blob = save(arrays)
+            (temporary / STATE).write_bytes(blob)
+            facts = about | {files.FORMAT: FORMAT}
+            files.write_json(temporary / ABOUT, facts | {"sha256": _checksum(blob, facts)})
     except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         why = error.strerror or error
         raise ShoalError(
-            f"a checkpoint cannot be written to {there.parent} ({why}); those before it stay"
+            f"a checkpoint cannot be written to {there.parent} ({why}); those before it stay:"
+            f" mend that, then shoal resume {run}"
         ) from None
     for old in list(places(run))[keep:]:
         shutil.rmtree(old, ignore_errors=True)
@@ -124,8 +115,8 @@ def done(run: Path) -> int:
 
 
 def newest(run: Path, like: TrainState) -> tuple[TrainState, CheckpointAbout, list[str]]:
-    """The newest that is whole, with arrays as in `like`; what was said beside it; what is wrong
-    with newer ones."""
+    """The newest whole checkpoint, with arrays as in `like`, its JSON, and what is wrong with newer
+    ones."""
     wrong: list[str] = []
     for place in places(run):
         try:
@@ -135,29 +126,28 @@ def newest(run: Path, like: TrainState) -> tuple[TrainState, CheckpointAbout, li
         except ShoalError as error:
             wrong.append(str(error))
     why = f": {wrong[0]}" if wrong else ""
-    raise ShoalError(f"{run} has no checkpoint to resume from{why}")
-
-
-def read(place: Path, like: TrainState) -> tuple[TrainState, CheckpointAbout]:
-    """One checkpoint, if every byte of it is as it was written and it fits."""
-    about, leaves = opened(place)
-    return _fitted(
-        place, like, {name: leaf for name, leaf in leaves.items() if not name.startswith(BEST)}
-    ), cast(CheckpointAbout, about)
-
-
-def best(place: Path, like: dict[str, Any]) -> dict[str, Any]:
-    """The learners of the best policy there was when it was written."""
-    leaves = opened(place)[1]
-    return _fitted(
-        place,
-        like,
-        {name[len(BEST) :]: leaf for name, leaf in leaves.items() if name.startswith(BEST)},
+    raise ShoalError(
+        f"{run} has no checkpoint to resume from{why}; begin another run with shoal train"
+        f" {run / runs.CONFIG}"
     )
 
 
+def read(place: Path, like: TrainState) -> tuple[TrainState, CheckpointAbout]:
+    """State and JSON of a checkpoint, if every byte is as it was written and the arrays fit."""
+    about, leaves = opened(place)
+    state = {name: leaf for name, leaf in leaves.items() if not name.startswith(BEST)}
+    return _fitted(place, like, state), cast(CheckpointAbout, about)
+
+
+def read_best(place: Path, like: dict[str, Any]) -> dict[str, Any]:
+    """What acts of the learners of the best policy until a checkpoint, with arrays as in `like`."""
+    leaves = opened(place)[1]
+    best = {name[len(BEST) :]: leaf for name, leaf in leaves.items() if name.startswith(BEST)}
+    return _fitted(place, like, best)
+
+
 def opened(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What is said in a checkpoint and its arrays by name, if every byte is as it was written."""
+    """JSON and arrays by name of a checkpoint, if every byte is as it was written."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -165,18 +155,20 @@ def opened(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     try:
         blob = files.read_bytes(place / STATE)
     except OSError as error:
-        raise ShoalError(f"the checkpoint {place} cannot be read ({error.strerror})") from None
+        raise ShoalError(
+            f"the checkpoint {place} cannot be read ({error.strerror}): {CURE}"
+        ) from None
     if not isinstance(about, dict) or about.get(files.FORMAT) != FORMAT:
-        raise ShoalError(f"the checkpoint {place} was written by a shoal older than 0.1.0")
+        raise ShoalError(f"the checkpoint {place} was written by a shoal older than 0.1.0: {CURE}")
     if about.pop("sha256", "") != _checksum(blob, about):
-        raise ShoalError(f"the checkpoint {place} is damaged: its checksum does not fit")
+        raise ShoalError(f"the checkpoint {place} is damaged, its checksum does not fit: {CURE}")
     if not _sound(about):
-        raise ShoalError(f"the checkpoint {place} does not say what shoal writes there")
+        raise ShoalError(f"the checkpoint {place} does not say what shoal writes there: {CURE}")
     try:
-        return about, runs.renamed(load(blob))
-    # or a kind of number that numpy has not
+        return about, runs.with_new_names(load(blob))
+    # a TypeError of a kind of number that numpy has not
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise ShoalError(f"the checkpoint {place} cannot be read: {error}") from None
+        raise ShoalError(f"the checkpoint {place} cannot be read ({error}): {CURE}") from None
 
 
 def _sound(about: dict[str, Any]) -> bool:
@@ -194,30 +186,13 @@ def _sound(about: dict[str, Any]) -> bool:
 
 
 def _fitted(place: Path, like: Any, leaves: dict[str, np.ndarray]) -> Any:
-    wanted = runs.named(like)  # an earlier version kept more of those who only act
+    wanted = runs.leaves_by_name(like)  # an earlier version kept more of those who only act
     shapes = {name: (leaf.shape, leaf.dtype) for name, leaf in leaves.items() if name in wanted}
     if shapes != {name: (np.shape(leaf), np.dtype(leaf.dtype)) for name, leaf in wanted.items()}:
-        raise ShoalError(f"the checkpoint {place} does not fit its run's config")
+        raise ShoalError(f"the checkpoint {place} does not fit its run's config: {CURE}")
     return jax.tree.unflatten(jax.tree.structure(like), [leaves[name] for name in wanted])
 
 
 def _checksum(blob: bytes, facts: Mapping[str, Any]) -> str:
-    """Of the arrays and of what is said beside them."""
+    """The checksum of arrays and JSON."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode() + blob).hexdigest()
-
-
-def flushed(path: Path, content: bytes) -> None:
-    """A file that is on the disk when this returns."""
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def sync(path: Path) -> None:
-    """Until a file or folder is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -52,8 +52,7 @@ TENSORBOARD = "tensorboard"
 
 
 def plan(config: Config) -> Path:
-    """Where the run will go; refuses a place that is taken or cannot be written to, without
-    touching it."""
+    """Where the run will go; refuses a place that is taken or cannot be written to."""
     s = config.settings
     stamp = time.strftime("%Y%m%d-%H%M%S")
     which = "seeds" if s.grouped else s.seed
@@ -80,17 +79,17 @@ def plan(config: Config) -> Path:
     there = next(parent for parent in path.absolute().parents if parent.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise ShoalError(
-            f"the run folder {path} cannot be made, as {there} cannot be written"
-            f" to: choose another out"
+            f"the run folder {path} cannot be made, as {there} cannot be written to: choose another"
+            f" out"
         )
     return path
 
 
 @contextlib.contextmanager
 def claimed(config: Config) -> Iterator[Path]:
-    """Where the run will go, and nobody else's as long as this lasts: compiling takes a while.
+    """Where the run will go, taken by no other process meanwhile: compiling takes a while.
 
-    The folder itself is made once there is something to write; nothing stays behind if there never
+    The folder itself is made once there is something to write, and nothing stays if there never
     is."""
     first = path = plan(config)
     missing = [parent for parent in path.parents if not parent.exists()]
@@ -114,7 +113,7 @@ def claimed(config: Config) -> Iterator[Path]:
 
 
 def _claim(path: Path, claims: contextlib.ExitStack) -> bool:
-    """Whether the name is ours now, until the claims are given up; whoever dies lets go."""
+    """Take the name until `claims` are closed or this process dies; whether it was free."""
     sign = path.with_name(f".{path.name}{CLAIM}")
     with contextlib.ExitStack() as mine:
         file = mine.enter_context(sign.open("w"))
@@ -134,14 +133,14 @@ def _claim(path: Path, claims: contextlib.ExitStack) -> bool:
 
 
 def _remove_empty(folders: list[Path]) -> None:
-    """Those of them that nothing was written to."""
+    """Remove those folders that are empty."""
     for folder in folders:
         with contextlib.suppress(OSError):
             folder.rmdir()
 
 
 def _interrupted(path: Path) -> bool:
-    """Whether a folder is of a run, or of several, that can go on."""
+    """Whether a folder is of a run or a group that can be resumed."""
     with contextlib.suppress(ShoalError):
         return (path / GROUP).exists() or ((path / CONFIG).exists() and not finished(path))
     return False
@@ -169,8 +168,10 @@ def totals(path: Path) -> list[int]:
 
 
 def extend(path: Path, steps: int, done: int) -> None:
-    """Say in its config that a run, after the steps done, is trained for so many in all."""
+    """Write into its config that a run, after the steps done, is trained for `steps` in all."""
     plain = read_json(path / CONFIG, "a run folder")
+    if plain["settings"]["steps"] == steps:
+        return
     before = {"steps": plain["settings"]["steps"], "done": done}
     settings = plain["settings"] | {"steps": steps}
     extended = [*plain.get("extended", []), before]
@@ -205,8 +206,8 @@ def protocol(config: Config) -> RunProtocol:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """One process at a time; whoever dies lets go. A folder whose files lie elsewhere is not
-    written to."""
+    """Let one process at a time train a run, until it dies; refuse a folder whose files lie
+    elsewhere."""
     for link in (inner for inner in path.rglob("*") if inner.is_symlink()):
         # a package of others makes links of its own there
         theirs = THEIRS in link.relative_to(path).parts[:-1]
@@ -218,27 +219,20 @@ def locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise ShoalError(f"{path} is being trained by another process") from None
+            raise ShoalError(
+                f"{path} is being trained by another process: wait until that has ended"
+            ) from None
         yield
 
 
 def remove_results(path: Path) -> None:
-    """What an earlier end left behind is not of the run as it goes on."""
+    """Remove summary and policy of an earlier end."""
     (path / SUMMARY).unlink(missing_ok=True)
     shutil.rmtree(path / POLICY, ignore_errors=True)
 
 
-def unbegun(path: Path) -> bool:
-    """Whether a run ended before its first checkpoint, and so before its first step."""
-    saved = any(place.name.isdigit() for place in (path / CHECKPOINTS).glob("*"))
-    if saved or (path / POLICY).exists() or finished(path):
-        return False
-    lines = (path / METRICS).read_text().splitlines() if (path / METRICS).exists() else []
-    return not any('"env_step": 0,' not in line for line in lines[:-1])  # the last may be cut
-
-
-def emptied(path: Path) -> None:
-    """Without what such a run left; its config stays."""
+def clear(path: Path) -> None:
+    """Remove all that a run left but its config."""
     for name in (METRICS, EPISODES, FAULTS, SUMMARY):
         (path / name).unlink(missing_ok=True)
     for name in (TENSORBOARD, BEST, CHECKPOINTS):
@@ -246,8 +240,8 @@ def emptied(path: Path) -> None:
 
 
 def difference(saved: Any, now: Any, name: str = "") -> str:
-    """The first thing in which two configs differ that both have and that decides what is learnt,
-    in words."""
+    """The first difference of two configs, of what both have and what decides learning; as
+    words."""
     if isinstance(saved, dict) and isinstance(now, dict):
         both = (key for key in saved if key in now and key not in UNDECIDED)
         return next(filter(None, (difference(saved[key], now[key], key) for key in both)), "")
@@ -255,15 +249,15 @@ def difference(saved: Any, now: Any, name: str = "") -> str:
 
 
 def no_run(path: Path, what: str) -> ShoalError:
-    """What to say of a path that is not `what`."""
+    """The error about a path that is not `what`."""
     if not path.exists():
-        return ShoalError(f"there is no folder {path}")
+        return ShoalError(f"there is no folder {path}: name a folder that exists")
     inside = sorted(path.glob(f"*/{CONFIG}")) if path.is_dir() else []
     if inside:
         return ShoalError(
             f"{path} is a folder of runs: take one of them, such as {inside[0].parent}"
         )
-    return ShoalError(f"{path} is not {what}: it has no {CONFIG}")
+    return ShoalError(f"{path} is not {what}, as it has no {CONFIG}: name another folder")
 
 
 def config_of(path: Path, trust: Trust = NOTHING) -> Config:
@@ -289,15 +283,15 @@ def finished(path: Path, steps: int = 0) -> bool:
     return not steps or entry(summary, "steps", int) >= steps
 
 
-def named(tree: Any) -> dict[str, Any]:
-    """Leaves by their place in the tree, in the tree's order."""
+def leaves_by_name(tree: Any) -> dict[str, Any]:
+    """The leaves of a tree by their path in it, in the tree's order."""
     paths = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in paths}
 
 
-def renamed(leaves: dict[str, Any]) -> dict[str, Any]:
-    """Leaves as they are called today: 0.1.0 kept the mean square of the returns where their
-    variance now is."""
+def with_new_names(leaves: dict[str, Any]) -> dict[str, Any]:
+    """Leaves under today's names: 0.1.0 saved the mean square of returns where their variance now
+    is."""
     new = dict(leaves)
     for name in [name for name in leaves if name.endswith("scale/square")]:
         stem = name.removesuffix("square")
@@ -308,12 +302,12 @@ def renamed(leaves: dict[str, Any]) -> dict[str, Any]:
 
 
 def console(path: Path) -> Path:
-    """Where what a run says goes, beside its folder."""
+    """Path of the file, beside a run's folder, that its console output goes to."""
     return path.with_name(f"{path.name}.txt")
 
 
 def last_words(path: Path) -> str:
-    """The last line a run said."""
+    """The last line of a run's console output."""
     with contextlib.suppress(OSError):
         lines = console(path).read_text(errors="replace").split("\n")
         return next(

@@ -1,10 +1,11 @@
-"""What a run has logged, read back from its folder."""
+"""Names of metrics, and the one reader of what a run has logged: metrics.jsonl and episodes.csv."""
 
 from __future__ import annotations
 
 import csv
+import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,11 +13,103 @@ import numpy as np
 
 from ..engine.episodes import Episodes
 from ..envs.metrics import split
+from ..errors import ShoalError
 from ..types import Spec
 from . import folder
 
+STEP = "env_step"
+SECONDS = "seconds"
+RATE = "steps_per_second"
+EPISODE = "episode"  # begins the names of an environment's own metrics
+EVALUATION = "evaluation"  # begins the names of what an evaluation gave
+SCORE = "score"  # begins what trackers are sent at the end
+OURS = (EVALUATION, SCORE, EPISODE)  # begin names of metrics that are not a team's
+LENGTH = f"{EVALUATION}/length"  # only lines of evaluations have it
+FILM = f"{EVALUATION}/film"
+COLUMNS = (STEP, "episode", "team", "agent", "return", "length")  # of episodes.csv
 
-class Point(NamedTuple):
+
+def tag(name: str) -> str:
+    """A team's or an agent's name inside a metric's: without a slash, and never one of `OURS`."""
+    plain = name.replace("%", "%25").replace("/", "%2F")
+    return f"%{plain}" if plain in OURS else plain
+
+
+def return_name(team: str, agent: str = "") -> str:
+    """The metric of a team's return, or of one agent's: `ally/return`, `ally/ally_0/return`."""
+    return "/".join([tag(team), *([tag(agent)] if agent else []), "return"])
+
+
+def episode_name(metric: str) -> str:
+    """The metric, and the column, of an environment's own: `episode/won`, `episode/ally/won`."""
+    team, word = split(metric)
+    return "/".join([EPISODE, *([tag(team)] if team else []), word])
+
+
+def evaluation_name(name: str) -> str:
+    """The same metric of an evaluation."""
+    return f"{EVALUATION}/{name}"
+
+
+def score_name(team: str) -> str:
+    """The metric of a team's final score."""
+    return f"{SCORE}/{tag(team)}"
+
+
+def returns_in(
+    line: Mapping[str, Any], teams: Iterable[str], evaluation: bool = False
+) -> dict[str, Any]:
+    """Mean returns by team, as far as a line has them, of training or of an evaluation."""
+    names = {team: return_name(team) for team in teams}
+    if evaluation:
+        names = {team: evaluation_name(name) for team, name in names.items()}
+    return {team: line[name] for team, name in names.items() if name in line}
+
+
+def metrics_in(
+    line: Mapping[str, Any], teams: Iterable[str], evaluation: bool = False
+) -> dict[str, Any]:
+    """The environment's own metrics in a line, of training or of an evaluation."""
+    prefix = f"{evaluation_name(EPISODE) if evaluation else EPISODE}/"
+    tags = {tag(team): team for team in teams}
+    found = {}
+    for name in line:
+        team, word = split(name.removeprefix(prefix))
+        if name.startswith(prefix) and (not team or team in tags):
+            found[f"{tags[team]}/{word}" if team else word] = line[name]
+    return found
+
+
+class Lines(NamedTuple):
+    """Part of a metrics.jsonl."""
+
+    values: list[dict[str, Any]]  # by name, of each line
+    end: int  # the byte behind them
+
+    @property
+    def evaluations(self) -> list[dict[str, Any]]:
+        return [line for line in self.values if LENGTH in line]
+
+
+def read_lines(run: Path, start: int = 0, end: int | None = None) -> Lines:
+    """The lines between two bytes of a run's metrics.jsonl; one that is not whole yet is left."""
+    path = run / folder.METRICS
+    with path.open("rb") as file:
+        file.seek(start)
+        text = file.read() if end is None else file.read(max(end - start, 0))
+    lines = text.splitlines(keepends=True)
+    if lines and not lines[-1].endswith((b"\n", b"}")):
+        lines.pop()
+    try:
+        values = [json.loads(line) for line in lines if line.strip()]
+        if not all(isinstance(line, dict) and STEP in line for line in values):
+            raise ValueError
+    except ValueError:
+        raise ShoalError(f"{path} has a line that is no log point: remove that line") from None
+    return Lines(values, start + sum(map(len, lines)))
+
+
+class CurvePoint(NamedTuple):
     """One evaluation."""
 
     step: int
@@ -24,68 +117,38 @@ class Point(NamedTuple):
     played: Episodes
 
 
-EPISODE = "episode"  # what names of an environment's own metrics begin with
-OURS = ("evaluation", "score", EPISODE)  # what names of metrics begin with that are not a team's
-
-
-COLUMNS = ("env_step", "episode", "team", "agent", "return", "length")
-
-
-def tag(name: str) -> str:
-    """A team's or an agent's name inside a metric's: without a slash, and never one of our own
-    first words."""
-    plain = name.replace("%", "%25").replace("/", "%2F")
-    return f"%{plain}" if plain in OURS else plain
-
-
-def own(name: str) -> str:
-    """Where an environment's own metric is told, as a column too: `episode/won`,
-    `episode/ally/won`."""
-    team, word = split(name)
-    return "/".join([EPISODE, tag(team), word] if team else [EPISODE, word])
-
-
-EVALUATED = f"evaluation/{EPISODE}/"
-
-
-def own_of(line: dict[str, Any], teams: Iterable[str]) -> dict[str, Any]:
-    """The environment's own metrics in a line of an evaluation, by name."""
-    tags = {tag(team): team for team in teams}
-    found = {}
-    for key in line:
-        team, word = split(key.removeprefix(EVALUATED))
-        if key.startswith(EVALUATED) and (not team or team in tags):
-            found[f"{tags[team]}/{word}" if team else word] = line[key]
-    return found
-
-
 class History(NamedTuple):
     """What a run has logged so far."""
 
-    points: list[Point]  # its evaluations
+    points: list[CurvePoint]  # its evaluations
     training: list[tuple[int, dict[str, float]]]  # step and mean return by team
     before: dict[str, float]  # the scores of the first evaluation, to the bit
 
 
-def read(run: Path, teams: dict[str, Spec], metrics: Sequence[str] = ()) -> History:
-    """From its files; `metrics` are the environment's own."""
-    lines = [json.loads(line) for line in (run / folder.METRICS).read_text().splitlines()]
-    returns = {team: f"{tag(team)}/return" for team in teams}
-    training = [
-        (line["env_step"], {team: line[name] for team, name in returns.items() if name in line})
-        for line in lines
-    ]
-    with (run / folder.EPISODES).open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    looks = [line for line in lines if "evaluation/length" in line]
+def read(
+    run: Path,
+    teams: dict[str, Spec],
+    metrics: Sequence[str] = (),
+    marks: Mapping[str, int] | None = None,
+) -> History:
+    """The history in a run's files; `metrics` are the environment's own, `marks` says how many
+    bytes of each file to read."""
+    lines = read_lines(run, end=None if marks is None else marks.get(folder.METRICS, 0))
+    rows = _rows(run / folder.EPISODES, None if marks is None else marks.get(folder.EPISODES, 0))
     points = []
-    for line in looks:
-        mine = [row for row in rows if int(row["env_step"]) == line["env_step"]]
-        points.append(Point(line["env_step"], line["seconds"], _episodes(mine, teams, metrics)))
-    before = {
-        team: line[f"evaluation/{name}"] for line in looks[:1] for team, name in returns.items()
-    }
+    for line in lines.evaluations:
+        mine = [row for row in rows if int(row[STEP]) == line[STEP]]
+        points.append(CurvePoint(line[STEP], line[SECONDS], _episodes(mine, teams, metrics)))
+    before = {}
+    for line in lines.evaluations[:1]:
+        before = returns_in(line, teams, evaluation=True)
+    training = [(line[STEP], returns_in(line, teams)) for line in lines.values]
     return History(points, [(step, returns) for step, returns in training if returns], before)
+
+
+def _rows(path: Path, end: int | None) -> list[dict[str, str]]:
+    text = path.read_bytes()[:end].decode()
+    return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
 def _episodes(
@@ -97,8 +160,10 @@ def _episodes(
         returns[team] = np.array(mine).reshape(-1, spec.n)
     first = next((team, spec.agents[0]) for team, spec in teams.items())
     each = [row for row in rows if (row["team"], row["agent"]) == first]
-    columns = {name: own(name) for name in metrics if all(own(name) in row for row in each)}
+    names = {metric: episode_name(metric) for metric in metrics}
     said = {
-        name: np.array([float(row[column]) for row in each]) for name, column in columns.items()
+        metric: np.array([float(row[name]) for row in each])
+        for metric, name in names.items()
+        if all(name in row for row in each)
     }
     return Episodes(returns, np.array([int(row["length"]) for row in each]), said)

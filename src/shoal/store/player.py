@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,15 +22,14 @@ from ..engine.episodes import Episodes
 from ..engine.evaluate import evaluator
 from ..envs.host.arena import Alone
 from ..errors import ShoalError, nearest
-from ..types import Discrete, Spec, View
+from ..types import View
 from . import policy_store
-
-Masks = Mapping[str, Any]  # by agent
+from .observations import Masks, agent_rows, by_agent, observation_sizes, team_view
 
 
 class Player:
-    """The policies of a run, playing one game or several side by side. It remembers what agents
-    carry between steps."""
+    """The policies of a run, playing one game or several side by side; it keeps what agents carry
+    from step to step."""
 
     def __init__(
         self,
@@ -40,14 +38,14 @@ class Player:
         steps: int,
         seed: int = 0,
         agents: Iterable[str] = (),
-        instead: dict[str, Algorithm] | None = None,
+        substitutes: dict[str, Algorithm] | None = None,
     ):
         self.config = config
         self.learners = learners
         self.steps = steps
         self.seed = seed
-        self.instead = instead or {}  # who took a team's place
-        self.algorithms = config.algorithms | self.instead
+        self.substitutes = substitutes or {}  # by team whose place they took
+        self.algorithms = config.algorithms | self.substitutes
         self.teams = config.sides
         self.agents = tuple(agents) or tuple(
             agent for spec in self.teams.values() for agent in spec.agents
@@ -66,8 +64,8 @@ class Player:
         return f"<Player of {self.config.env}: {players}, trained for {self.steps:,} steps>"
 
     def reset(self, rows: Any = None) -> None:
-        """New episodes begin, in all games or in these `rows` (numbers or a mask): forget the ones
-        before."""
+        """Forget the episodes before: new ones begin, in all games or in these `rows` (numbers or a
+        mask)."""
         if rows is None:
             self.games = 0
             self.carries = {}
@@ -97,13 +95,11 @@ class Player:
         games it is there.
         """
         for name, given in {"observations": observations, "legal": legal, "alive": alive}.items():
-            self._named(name, {} if given is None else given)
-        sizes = {
-            agent: size for spec in self.teams.values() for agent, size in _sizes(spec).items()
-        }
+            self._refuse_unknown(name, {} if given is None else given)
+        sizes = observation_sizes(self.teams)
         shapes = {spec.pixels for spec in self.teams.values() if spec.pixels}
         seen = {
-            agent: _rows(agent, value, sizes[agent], shapes)
+            agent: agent_rows(agent, value, sizes[agent], shapes)
             for agent, value in observations.items()
         }
         batched = self._count(seen)
@@ -113,16 +109,16 @@ class Player:
         for team, spec in self.teams.items():
             own[team] = {agent: rows for agent, (rows, _) in seen.items() if agent in spec.agents}
             if own[team]:
-                views[team] = _view(spec, own[team], legal or {}, alive or {}, self.games)
+                views[team] = team_view(spec, own[team], legal or {}, alive or {}, self.games)
         actions = {}
         for team, view in views.items():
-            actions |= _by_agent(
+            actions |= by_agent(
                 self.teams[team], self._decide(team, view, greedy), own[team], batched
             )
         return actions
 
-    def _named(self, name: str, given: Any) -> None:
-        """Refuse what is not by agent, or by agents that it does not play."""
+    def _refuse_unknown(self, name: str, given: Any) -> None:
+        """Refuse what is not a dictionary by agents that it plays."""
         if not isinstance(given, Mapping):
             raise ShoalError(
                 f"{name} must be a dictionary by agent, such as {{{self.agents[0]!r}: ...}}"
@@ -134,8 +130,8 @@ class Player:
                 raise ShoalError(f"there is no agent {agent!r}{hint}: this policy plays {known}")
 
     def _count(self, seen: dict[str, tuple[np.ndarray, bool]]) -> bool:
-        """Hold the number of games to what it was, if anything of them is remembered; whether they
-        come as a batch."""
+        """Refuse another number of games while anything of them is remembered; whether they come as
+        a batch."""
         counts = {(len(rows), batched) for rows, batched in seen.values()}
         if len(counts) > 1:
             raise ShoalError(
@@ -149,8 +145,8 @@ class Player:
         remembered = any(leaf.size for leaf in jax.tree.leaves(self.carries))
         if remembered and games != self.games:
             raise ShoalError(
-                f"these are observations of {games} games, the last were of"
-                f" {self.games}: reset() first"
+                f"these are observations of {games} games, the last were of {self.games}:"
+                f" reset() first"
             )
         if games != self.games:
             self.reset()
@@ -158,7 +154,7 @@ class Player:
         return batched
 
     def _decide(self, team: str, view: View, greedy: bool) -> np.ndarray:
-        """`[B,N,…]`"""
+        """A team's actions `[B,N,…]`."""
         learner = self.learners[team]
         if team not in self.carries:
             self.carries[team] = self.algorithms[team].carry(learner, self.games)
@@ -171,7 +167,7 @@ class Player:
         return np.asarray(decision.action)
 
     def team(self, name: str) -> Player:
-        """One team's policy alone."""
+        """A player of one team alone."""
         if name not in self.teams:
             hint = nearest(name, self.teams)
             sides = ", ".join(self.teams)
@@ -179,7 +175,7 @@ class Player:
         return self._only(self.teams[name].agents)
 
     def agent(self, name: str) -> Player:
-        """One agent's policy alone, with its own number and parameters: it needs nobody else's
+        """A player of one agent alone, with its own parameters: it needs nobody else's
         observations."""
         for team, spec in self.teams.items():
             if name in spec.agents:
@@ -195,30 +191,29 @@ class Player:
         )
 
     def _only(self, agents: tuple[str, ...]) -> Player:
-        return Player(self.config, self.learners, self.steps, self.seed, agents, self.instead)
+        return Player(self.config, self.learners, self.steps, self.seed, agents, self.substitutes)
 
     def warm(self, games: int | None = None, greedy: bool = True) -> Player:
-        """Compile now what the first `act` of one game, or of a batch of so many, would wait for;
+        """Compile now what the first `act` of one game, or of a batch of `games`, would wait for;
         the same player."""
         remembered = self.games, self.carries, self.first, self.key
         self.reset()
         rows = () if games is None else (games,)
-        sizes = {
-            agent: size for spec in self.teams.values() for agent, size in _sizes(spec).items()
-        }
+        sizes = observation_sizes(self.teams)
         self.act({agent: np.zeros((*rows, sizes[agent])) for agent in self.agents}, greedy=greedy)
         self.games, self.carries, self.first, self.key = remembered
         return self
 
     def save(self, path: str | Path) -> Path:
-        """A policy folder of these agents, for `load`; only what acts is in it. One that is there
-        is replaced."""
+        """Write a policy folder of these agents, for `load`; only what acts is in it. It replaces a
+        policy folder that is there."""
         path = Path(path)
         if path.exists() and not (path / policy_store.ABOUT).is_file():
             raise ShoalError(f"{path} exists already and is no policy: choose another place")
-        if self.instead:
+        if self.substitutes:
             raise ShoalError(
-                f"others play for {', '.join(self.instead)} here: save the player as it was loaded"
+                f"others play for {', '.join(self.substitutes)} here: save the player as it was"
+                f" loaded"
             )
         everyone = [agent for spec in self.teams.values() for agent in spec.agents]
         agents = () if list(self.agents) == everyone else self.agents
@@ -230,8 +225,8 @@ class Player:
         missing = [team for team in self.teams if team not in self.learners]
         if missing:
             raise ShoalError(
-                f"nobody plays for {', '.join(missing)}: this policy is of"
-                f" {', '.join(self.agents)} alone"
+                f"nobody plays for {', '.join(missing)}, as this policy is of"
+                f" {', '.join(self.agents)} alone: load the policies of all teams"
             )
 
     def _playing(self) -> dict[str, Any]:
@@ -240,11 +235,11 @@ class Player:
         return {team: self.learners[team] for team in ours}
 
     def __reduce__(self) -> tuple:
-        """To be copied to other processes, with what it remembers; programs are compiled anew
-        there."""
-        instead = {
+        """Pickle the player with what it remembers; programs are compiled anew where it is
+        loaded."""
+        substitutes = {
             team: (algorithms.id_of(type(one)), one.config, one.origin())
-            for team, one in self.instead.items()
+            for team, one in self.substitutes.items()
         }
         memory = (
             self.games,
@@ -261,14 +256,14 @@ class Player:
             self.steps,
             self.seed,
         )
-        return _copied, (*what, self.agents, instead, jax.device_get(memory))
+        return _copied, (*what, self.agents, substitutes, jax.device_get(memory))
 
     def against(self, teams: Mapping[str, str | tuple[str, dict[str, Any]]]) -> Player:
-        """The same player, but for teams whose place another takes: `against({"agent":
+        """The same player with substitutes for some teams: `against({"agent":
         "frozen:runs/x"})`."""
         made = dict(self.algorithms)
         learners = dict(self.learners)
-        instead = dict(self.instead)
+        substitutes = dict(self.substitutes)
         for team, one in teams.items():
             name, options = algorithms.parse_algorithm(one if isinstance(one, str) else one[0])
             kind = algorithms.find(name)
@@ -286,8 +281,8 @@ class Player:
             made[team] = kind(fill(kind.Config, options, name), self.teams[team])
             made[team].join(team, made, 1, None)
             learners[team] = made[team].init(np.random.default_rng(0))
-            instead[team] = made[team]
-        return Player(self.config, learners, self.steps, self.seed, instead=instead)
+            substitutes[team] = made[team]
+        return Player(self.config, learners, self.steps, self.seed, substitutes=substitutes)
 
     def evaluate(self, episodes: int = 100, greedy: bool = True, seed: int = 0) -> Episodes:
         """Whole episodes of the game it was trained on, played by all teams."""
@@ -317,107 +312,18 @@ def _copied(
     steps: int,
     seed: int,
     agents: tuple[str, ...],
-    instead: dict[str, tuple[str, Any, Any]],
+    substitutes: dict[str, tuple[str, Any, Any]],
     memory: tuple,
 ) -> Player:
-    """What `Player.__reduce__` took apart."""
+    """Unpickle what `Player.__reduce__` made."""
     whole = Config.of_policy(config, trust)
     made = {
         team: algorithms.find(name)(own, whole.sides[team])
-        for team, (name, own, _) in instead.items()
+        for team, (name, own, _) in substitutes.items()
     }
-    for team, (_, _, origin) in instead.items():
+    for team, (_, _, origin) in substitutes.items():
         made[team].join(team, whole.algorithms | made, 1, origin)
     player = Player(whole, learners, steps, seed, agents, made)
     player.games, player.carries, player.first, key = memory
     player.key = jax.random.wrap_key_data(jnp.asarray(key))
     return player
-
-
-def outcomes(played: Episodes) -> dict[str, dict[str, float]]:
-    """The shares of episodes that each of two teams won (earned more than the other), drew and
-    lost."""
-    if len(played.returns) != 2:
-        return {}
-    one, other = played.returns
-    margin = played.returns[one].mean(1) - played.returns[other].mean(1)
-    shares = [float(np.mean(outcome)) for outcome in (margin > 0, margin == 0, margin < 0)]
-    words = ("win", "draw", "loss")
-    return {
-        one: dict(zip(words, shares, strict=True)),
-        other: dict(zip(words, shares[::-1], strict=True)),
-    }
-
-
-def _rows(
-    agent: str, observation: Any, size: int, images: set[tuple[int, ...]]
-) -> tuple[np.ndarray, bool]:
-    """`[B,size]` of what an agent observes, and whether it came as a batch."""
-    try:
-        seen = np.asarray(observation, np.float32)
-    except (TypeError, ValueError):
-        raise ShoalError(
-            f"{agent}'s observation must be an array of numbers; its mask goes into `legal`"
-        ) from None
-    wrong = seen[~np.isfinite(seen)]
-    if wrong.size:
-        raise ShoalError(f"{agent} observes {wrong[0]:g}: observations must be finite numbers")
-    if seen.ndim > 1 and math.prod(seen.shape[1:]) == size and seen.shape not in images:
-        return seen.reshape(-1, size), True
-    if seen.size != size:
-        raise ShoalError(
-            f"{agent} observes {size} numbers, not {seen.shape[-1] if seen.ndim else 1}"
-        )
-    return seen.reshape(1, size), False
-
-
-def _view(spec: Spec, seen: dict[str, np.ndarray], legal: Masks, alive: Masks, games: int) -> View:
-    """What a team receives; agents that observe nothing are absent."""
-    obs = np.zeros((games, spec.n, spec.obs), np.float32)
-    allowed = np.zeros((games, spec.n, spec.action.size), bool)
-    here = np.zeros((games, spec.n), bool)
-    for i, agent in enumerate(spec.agents):
-        if agent in seen:
-            obs[:, i, : seen[agent].shape[1]] = seen[agent]
-            there = np.asarray(alive.get(agent, True), bool)
-            if there.shape not in ((), (games,)):
-                raise ShoalError(
-                    f"alive must say of {agent} in each of the {games} games whether it is there"
-                )
-            here[:, i] = there
-        mask = np.asarray(legal.get(agent, np.ones(_actions(spec, i))), bool)
-        if mask.shape not in ((_actions(spec, i),), (games, _actions(spec, i))):
-            raise ShoalError(
-                f"{agent} has {_actions(spec, i)} actions: its mask must say of each if it is legal"
-            )
-        allowed[:, i, : _actions(spec, i)] = mask
-        if isinstance(spec.action, Discrete) and (here[:, i] & ~allowed[:, i].any(-1)).any():
-            raise ShoalError(f"{agent} is alive and has no legal action: its mask must allow one")
-    nothing = np.zeros((games, spec.n), np.float32)
-    state = np.zeros((games, spec.state), np.float32)  # critics see it, actors never do
-    first = np.zeros(games, bool)
-    parts = (obs, state, allowed, here, first, nothing, here.astype(np.float32))
-    return View(*map(jnp.asarray, parts))
-
-
-def _sizes(spec: Spec) -> dict[str, int]:
-    """Numbers that each agent observes."""
-    return dict(zip(spec.agents, spec.obs_sizes or (spec.obs,) * spec.n, strict=True))
-
-
-def _actions(spec: Spec, i: int) -> int:
-    return spec.action_sizes[i] if spec.action_sizes else spec.action.size
-
-
-def _by_agent(
-    spec: Spec, action: np.ndarray, seen: dict[str, Any], batched: bool
-) -> dict[str, Any]:
-    """Each present agent's action as its environment takes it: an int or a vector of its own size;
-    rows of a batch."""
-    places = {agent: i for i, agent in enumerate(spec.agents) if agent in seen}
-    if isinstance(spec.action, Discrete):
-        return {
-            agent: action[:, i] if batched else int(action[0, i]) for agent, i in places.items()
-        }
-    rows = {agent: action[:, i, : _actions(spec, i)] for agent, i in places.items()}
-    return rows if batched else {agent: row[0] for agent, row in rows.items()}

@@ -1,5 +1,5 @@
-"""Policies on the disk: what acts of every team's learner and how to rebuild it, as arrays and JSON
-that run nothing when read.
+"""Policies on the disk: what acts of every team's learner, as arrays and JSON; reading them runs no
+code of theirs.
 
 A policy folder is `policy/` (what a run ended with), `best/` (what it evaluated best) or a
 checkpoint.
@@ -8,8 +8,6 @@ checkpoint.
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +28,7 @@ WEIGHTS = "weights.safetensors"
 ABOUT = "policy.json"
 
 
-class Best(NamedTuple):
+class BestEvaluation(NamedTuple):
     """The evaluation that a team did best in, or a metric of the environment was highest in."""
 
     team: str  # or the metric
@@ -49,10 +47,10 @@ class Saved(NamedTuple):
 
 
 class Arrays(NamedTuple):
-    """What is on the disk of some learners."""
+    """Arrays of learners, as they are on the disk."""
 
     place: Path
-    about: dict[str, Any]  # what is said beside them
+    about: dict[str, Any]  # the JSON beside them
     leaves: dict[str, np.ndarray]  # by name
 
 
@@ -66,14 +64,14 @@ def save(
     config: Config,
     learners: dict[str, Any],
     steps: int,
-    best: Best | None = None,
+    best: BestEvaluation | None = None,
     agents: tuple[str, ...] = (),
 ) -> None:
-    """Write the folder, in one go; of `best` it is also said which evaluation it was, of some
-    agents who they are."""
+    """Write a policy folder; `best` is the evaluation it was best in, `agents` those it is of, if
+    not all."""
     from safetensors.numpy import save as as_bytes
 
-    leaves = folder.named(acting(config, learners))
+    leaves = folder.leaves_by_name(acting(config, learners))
     blob = as_bytes({name: np.array(leaf, order="C") for name, leaf in leaves.items()})
     about = (
         {"steps": steps}
@@ -81,47 +79,38 @@ def save(
         | ({"agents": list(agents)} if agents else {})
     )
     about |= {"sha256": hashlib.sha256(blob).hexdigest(), "config": config.to_json()}
-    temporary = _temporary(place)
-    before = _before(place)
-    for leftover in (temporary, before):
-        shutil.rmtree(leftover, ignore_errors=True)
     try:
-        temporary.mkdir(parents=True)
-        checkpoint.flushed(temporary / WEIGHTS, blob)
-        files.write_json(temporary / ABOUT, about)
-        for written in (temporary / ABOUT, temporary):
-            checkpoint.sync(written)
-        if place.exists():
-            os.replace(place, before)
-        os.replace(temporary, place)
+        with files.atomic_folder(place) as temporary:
+            (temporary / WEIGHTS).write_bytes(blob)
+            files.write_json(temporary / ABOUT, about)
     except OSError as error:
+        why = error.strerror or error
         raise ShoalError(
-            f"the policy cannot be written to {place} ({error.strerror or error})"
+            f"the policy cannot be written to {place} ({why}): mend that, or choose another place"
         ) from None
-    shutil.rmtree(before, ignore_errors=True)
 
 
-def best_of(run: Path) -> Best | None:
-    """What `best/` says it is."""
+def best_of(run: Path) -> BestEvaluation | None:
+    """The evaluation that a run's `best/` is of."""
     try:
         about = files.read_json(run / folder.BEST / ABOUT, "a saved policy")
-        return Best(about["team"], about["steps"], about["score"])
+        return BestEvaluation(about["team"], about["steps"], about["score"])
     except (ShoalError, KeyError, TypeError):
         return None
 
 
 def load(path: Path, best: bool = False, trust: Trust = NOTHING) -> Saved:
-    """Of a run its final policy or its best one; or whatever a policy folder or a checkpoint holds.
+    """Read a run's final policy or its best one, or what a policy folder or a checkpoint holds.
 
     No environment is opened for it; `trust` is for who plays it later."""
     if best and any((path / name).is_file() for name in (checkpoint.ABOUT, ABOUT)):
         raise ShoalError(
-            f"{path} is a policy or a checkpoint, but only a run has a best"
-            f" policy: load the run's folder"
+            f"{path} is a policy or a checkpoint, but only a run has a best policy: load the run's"
+            f" folder"
         )
     if itself := _itself(path):
         return _rebuilt(*itself, trust)
-    place = _settled(path / (folder.BEST if best else folder.POLICY))
+    place = files.settled(path / (folder.BEST if best else folder.POLICY))
     if not place.exists():
         raise ShoalError(
             f"{path} has no {place.name} policy yet: resume it, or load one of its checkpoints"
@@ -130,8 +119,8 @@ def load(path: Path, best: bool = False, trust: Trust = NOTHING) -> Saved:
 
 
 def saved(path: Path) -> Arrays:
-    """All that was saved of learners, as plain data: of a run what its newest whole checkpoint has,
-    or else its policy; or what a policy folder or a checkpoint holds."""
+    """All arrays that were saved of learners: of a run those of its newest whole checkpoint, or of
+    its policy; or what a policy folder or a checkpoint holds."""
     if itself := _itself(path):
         return itself
     for place in checkpoint.places(path):
@@ -141,7 +130,7 @@ def saved(path: Path) -> Arrays:
             raise
         except ShoalError:  # it is damaged; the one before may not be
             continue
-    place = _settled(path / folder.POLICY)
+    place = files.settled(path / folder.POLICY)
     if not place.exists():
         raise ShoalError(f"{path} has no checkpoint and no policy yet: resume it first")
     return Arrays(place, *_arrays(place))
@@ -159,7 +148,7 @@ def _itself(path: Path) -> Arrays | None:
 
 
 def _learners(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What is said in a checkpoint, and the arrays of its learners."""
+    """JSON of a checkpoint, and the arrays of its learners."""
     about, leaves = checkpoint.opened(place)
     return about, {
         name.partition("/")[2]: leaf
@@ -169,25 +158,30 @@ def _learners(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def _arrays(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What is said in a policy folder, and its arrays, if they are as they were written."""
+    """JSON and arrays of a policy folder, if they are as they were written."""
     from safetensors import SafetensorError
     from safetensors.numpy import load as as_arrays
 
     about = files.read_json(place / ABOUT, "a saved policy")
     try:
         blob = files.read_bytes(place / WEIGHTS)
-        leaves = folder.renamed(as_arrays(blob))
+        leaves = folder.with_new_names(as_arrays(blob))
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise ShoalError(f"the weights in {place} cannot be read: {error}") from None
+        raise ShoalError(
+            f"the weights in {place} cannot be read ({error}): load another policy or a checkpoint"
+        ) from None
     if not isinstance(about, dict) or about.get("sha256", "") != hashlib.sha256(blob).hexdigest():
-        raise ShoalError(f"the weights in {place} are damaged: their checksum does not fit")
+        raise ShoalError(
+            f"the weights in {place} are damaged, their checksum does not fit: load another policy"
+            f" or a checkpoint"
+        )
     return about, leaves
 
 
 def _rebuilt(
     place: Path, about: dict[str, Any], leaves: dict[str, np.ndarray], trust: Trust
 ) -> Saved:
-    """Learners of these leaves, if they fit their config."""
+    """The policy of these leaves, if they fit their config."""
     with files.errors_name(place):
         config = Config.of_policy(about.get("config"), trust)
         steps = entry(about, "steps", int)
@@ -198,18 +192,19 @@ def _rebuilt(
             if not agents or set(agents) & set(spec.agents)
         ]
         fresh = acting(config, {team: outline(config.algorithms[team].init) for team in playing})
-    wanted = folder.named(fresh)  # an earlier version saved the whole learners
+    wanted = folder.leaves_by_name(fresh)  # an earlier version saved the whole learners
     kinds = {name: (leaf.shape, leaf.dtype) for name, leaf in leaves.items() if name in wanted}
     if kinds != {name: (leaf.shape, leaf.dtype) for name, leaf in wanted.items()}:
         raise ShoalError(
-            f"the weights in {place} do not fit their config: another version of shoal wrote them"
+            f"the weights in {place} do not fit their config: load them with the version of shoal"
+            f" that wrote them"
         )
     learners = jax.tree.unflatten(jax.tree.structure(fresh), [leaves[name] for name in wanted])
     return Saved(config, learners, steps, agents)
 
 
 def _agents(config: Config, about: dict[str, Any]) -> tuple[str, ...]:
-    """Those whose policy it is, if not all agents'."""
+    """The agents whose policy it is, if not all."""
     names = about.get("agents", [])
     known = [agent for spec in config.sides.values() for agent in spec.agents]
     if not isinstance(names, list) or not all(name in known for name in names):
@@ -217,24 +212,9 @@ def _agents(config: Config, about: dict[str, Any]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _temporary(place: Path) -> Path:
-    return place.with_name(f"{place.name}.tmp")
-
-
-def _settled(place: Path) -> Path:
-    """A policy folder, or the one before it if it was being replaced."""
-    before = _before(place)
-    return before if not place.exists() and before.exists() else place
-
-
-def _before(place: Path) -> Path:
-    """Where the one before it is for the moment in which two folders change places."""
-    return place.with_name(f"{place.name}.old")
-
-
 def finished(run: str, origin: Any) -> Finished:
-    """A run whose policies play on as opponents; `origin` is what was saved of it when it was
-    frozen, if it was."""
+    """A run whose policies play as frozen opponents; `origin` is what an earlier config saved of
+    it."""
     config, learners, steps = _frozen(run, origin)
     if origin:
         config = Config.of_policy(entry(origin, "config", dict), OF_FILES.get())
@@ -244,7 +224,8 @@ def finished(run: str, origin: Any) -> Finished:
 
 
 def _frozen(run: str, origin: Any) -> tuple[Any, Any, int]:
-    """What the run's folder holds; no learners if it no longer holds what `origin` tells of."""
+    """Config, learners and steps in a run's folder; no learners if they are not of `origin` any
+    more."""
     try:
         config, learners, steps, _ = load(Path(run), trust=OF_FILES.get())
     except ShoalError:

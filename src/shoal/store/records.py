@@ -55,6 +55,7 @@ class PolicyAbout(TypedDict):
 
     steps: int  # they were trained for
     config: dict[str, Any]
+    format: NotRequired[int]  # since 0.2.0
     sha256: str  # of the weights
     team: NotRequired[str]  # of the best policy, with its score
     score: NotRequired[float]

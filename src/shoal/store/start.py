@@ -27,10 +27,10 @@ LEAST = 0.05  # of a team's parameters, below which it is not worth while: some 
 
 
 class Start(NamedTuple):
-    """What a run begins with."""
+    """The learners that a run begins with."""
 
     learners: dict[str, Any]
-    told: list[str]  # what was taken over, a sentence for each team
+    sentences: list[str]  # what was taken over, of each team
     about: dict[str, Any]  # the same, as JSON
 
 
@@ -59,34 +59,34 @@ def begin(config: Config, fresh: dict[str, Any]) -> Start:
         names: dict[str, str] = {team: entry(one, "algorithm", str) for team, one in teams.items()}
         steps = entry(about, "steps", int)
     learners = dict(fresh)
-    told = []
+    sentences = []
     facts = {}
     for team, algorithm in config.algorithms.items():
         if not algorithm.inherits:
             continue
         if team not in names:
-            told.append(f"team {team} begins anew: {run} has no team of that name")
+            sentences.append(f"team {team} begins anew: {run} has no team of that name")
             continue
         # looked up and never imported: the name stands in a file
         theirs = ALGORITHMS.get(ALIASES.get(names[team], names[team]))
         if theirs is not None and not theirs.inherits:
-            told.append(f"team {team} begins anew: it played {names[team]} in {run}")
+            sentences.append(f"team {team} begins anew: it played {names[team]} in {run}")
             continue
         _refuse_other_family(run, team, names[team], theirs, algorithm)
         taken = _taken(algorithm, fresh[team], _of(team, leaves))
         learners[team] = _replaced(fresh[team], taken.arrays)
-        told.append(_sentence(f"{run} ({names[team]} after {steps:,} steps)", team, taken))
+        sentences.append(_sentence(f"{run} ({names[team]} after {steps:,} steps)", team, taken))
         facts[team] = {"algorithm": names[team], "taken": len(taken.arrays), "new": [*taken.new]}
     if not any(one["taken"] for one in facts.values()):
-        why = "; ".join(told) or f"no team of {config.label} on {config.env} can"
+        why = "; ".join(sentences) or f"no team of {config.label} on {config.env} can"
         raise ShoalError(f"nothing of {run} can be started from: {why}")
-    return Start(learners, told, {"run": run, "steps": steps, "teams": facts})
+    return Start(learners, sentences, {"run": run, "steps": steps, "teams": facts})
 
 
 def _refuse_other_family(
     run: str, team: str, name: str, theirs: type[Algorithm] | None, algorithm: Algorithm
 ) -> None:
-    """Weights of another family say something else."""
+    """Refuse weights of another family: they mean something else."""
     if name == algorithm.name or (theirs is not None and theirs.family == algorithm.family):
         return
     raise ShoalError(
@@ -106,7 +106,7 @@ def _taken(algorithm: Algorithm, fresh: Any, theirs: dict[str, np.ndarray]) -> _
     arrays = {}
     new = {}
     whole = 0
-    for name, leaf in folder.named(fresh).items():
+    for name, leaf in folder.leaves_by_name(fresh).items():
         field, _, rest = name.partition("/")
         if field not in algorithm.inherits:
             continue
@@ -124,7 +124,7 @@ def _taken(algorithm: Algorithm, fresh: Any, theirs: dict[str, np.ndarray]) -> _
 
 
 def _replaced(learner: Any, arrays: dict[str, np.ndarray]) -> Any:
-    leaves = [arrays.get(name, leaf) for name, leaf in folder.named(learner).items()]
+    leaves = [arrays.get(name, leaf) for name, leaf in folder.leaves_by_name(learner).items()]
     return jax.tree.unflatten(jax.tree.structure(learner), leaves)
 
 
@@ -134,9 +134,9 @@ def _shape(leaf: Any) -> str:
 
 def _sentence(source: str, team: str, taken: _Taken) -> str:
     """How much of a team begins as in the other run."""
-    named = [f"{name} ({why})" for name, why in list(taken.new.items())[:FEW]]
+    examples = [f"{name} ({why})" for name, why in list(taken.new.items())[:FEW]]
     more = f" and {len(taken.new) - FEW} more" if len(taken.new) > FEW else ""
-    new = f"; new are {', '.join(named)}{more}" if named else ""
+    new = f"; new are {', '.join(examples)}{more}" if examples else ""
     if not taken.arrays:
         return f"team {team} begins anew, as next to nothing of {source} fits{new}"
     count = len(taken.arrays) + len(taken.new)

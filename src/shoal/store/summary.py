@@ -1,5 +1,4 @@
-"""What a run left behind, and why it ended: `summary.json`, which every run that began has when it
-has ended."""
+"""What a run left behind, and why it ended: `summary.json`, which every run that ended has."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from pathlib import Path
 from ..errors import FULL, ShoalError
 from ..files import write_json
 from .folder import FINISHED, SUMMARY
-from .policy_store import Best
+from .policy_store import BestEvaluation
 from .records import Failure
 
 
@@ -27,14 +26,16 @@ class Result:
     seconds: float  # of training alone
     # the number of the signal that ended it early; a callback ends it as SIGTERM does
     stopped: int = 0
-    best: Best | None = None  # the evaluation whose policy is kept in the run's `best` folder
+    best: BestEvaluation | None = (
+        None  # the evaluation whose policy is kept in the run's `best` folder
+    )
     reason: str = FINISHED  # why it ended
     from_run: str = ""  # whose weights it started from
     metrics: dict[str, float] = field(default_factory=dict)  # the environment's own, at the end
     random_metrics: dict[str, float] = field(default_factory=dict)  # the same of random play
 
     def write(self) -> None:
-        """Into its folder."""
+        """Write the summary into the run's folder."""
         facts = vars(self) | {"path": str(self.path), "best": self.best and self.best._asdict()}
         for name in ("metrics", "random_metrics"):
             if not facts[name]:  # as in a run of an environment that has none
@@ -43,15 +44,15 @@ class Result:
         write_json(self.path / SUMMARY, facts | {"steps_per_second": rate})
 
 
-def stopped_by(number: int, hasty: bool) -> str:
-    """The reason of a run that was told to stop: by a signal, or from within."""
+def stopped_by(number: int, from_outside: bool) -> str:
+    """The reason of a run that a signal or a callback stopped, or that was finished."""
     if not number:
         return FINISHED
-    return f"stopped by {signal.Signals(number).name}" if hasty else "stopped by a callback"
+    return f"stopped by {signal.Signals(number).name}" if from_outside else "stopped by a callback"
 
 
 def write_failure(path: Path, error: BaseException, steps: int, seconds: float) -> None:
-    """Why a run ended that did not end as it should; nothing if that cannot be written either."""
+    """Write why a run broke off, over any earlier summary, if the disk allows."""
     reason, message = why(error)
     facts: Failure = {
         "reason": reason,
@@ -62,12 +63,11 @@ def write_failure(path: Path, error: BaseException, steps: int, seconds: float) 
         "seconds": seconds,
     }
     with contextlib.suppress(OSError):
-        if not (path / SUMMARY).exists():
-            write_json(path / SUMMARY, facts)
+        write_json(path / SUMMARY, facts)
 
 
 def why(error: BaseException) -> tuple[str, str]:
-    """The reason in a few words, and what was said."""
+    """The reason in a few words, and the message."""
     if isinstance(error, ShoalError):
         return error.reason, str(error)
     if isinstance(error, KeyboardInterrupt):

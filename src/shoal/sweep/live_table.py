@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..monitor.console import PLAIN_EVERY, named, on_terminal, tell
+from ..monitor.console import PLAIN_EVERY, listed, on_terminal, tell
 from .progress import FAILED, FINISHED, Follower, Outcome, Progress
 
 ROWS = 16  # runs that are shown one by one; of more, those that run or failed
@@ -88,7 +88,7 @@ class LiveTable:
 
 def _state(running: bool, outcome: Outcome | None, now: Progress) -> str:
     """The last column: the scores as far as there are any, and whatever else is to be known."""
-    scores = named(now.scores | now.metrics)
+    scores = listed(now.scores | now.metrics)
     if outcome and outcome.state != FINISHED:
         return f"{outcome.state}: {outcome.told}" if outcome.told else outcome.state
     if not running and not outcome:
@@ -100,9 +100,9 @@ def _how(outcome: Outcome, now: Progress) -> str:
     """How one ended, in a line."""
     told = f": {outcome.told}" if outcome.told else ""
     scores = (
-        f", mean return {named(now.scores)}" if now.scores and outcome.state == FINISHED else ""
+        f", mean return {listed(now.scores)}" if now.scores and outcome.state == FINISHED else ""
     )
-    scores += f", {named(now.metrics)}" if scores and now.metrics else ""
+    scores += f", {listed(now.metrics)}" if scores and now.metrics else ""
     return f"{outcome.state}{told}{scores}"
 
 

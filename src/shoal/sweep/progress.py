@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..errors import ShoalError
 from ..store import folder
-from ..store.metrics_file import own_of, tag
+from ..store.metrics_file import RATE, STEP, metrics_in, read_lines, returns_in
 
 FINISHED = "finished"
 STOPPED = "stopped"
@@ -42,25 +42,21 @@ class Follower:
         self.read = 0
         self.total = 0
         self.latest: dict[str, Any] = {}
-        self.names: dict[str, str] = {}  # of the metric that is a team's score
+        self.teams: list[str] = []
 
     def progress(self) -> Progress:
         """As of now."""
-        with contextlib.suppress(OSError, ValueError):
-            if self.latest.get("env_step", 0) >= self.total:  # unknown, or it is trained further
+        with contextlib.suppress(OSError, ValueError, ShoalError):
+            if self.latest.get(STEP, 0) >= self.total:  # unknown, or it is trained further
                 config = json.loads((self.path / folder.CONFIG).read_text())
-                self.names = {team: f"evaluation/{tag(team)}/return" for team in config["teams"]}
+                self.teams = list(config["teams"])
                 self.total = config["settings"]["steps"]
-            with (self.path / folder.METRICS).open("rb") as file:
-                if file.seek(0, os.SEEK_END) < self.read:  # cut back to a checkpoint
-                    self.read = 0
-                file.seek(self.read)
-                whole, _, _ = file.read().rpartition(b"\n")
-                self.read += len(whole) + bool(whole)
-            for line in whole.splitlines():
-                self.latest |= json.loads(line)
+            if (self.path / folder.METRICS).stat().st_size < self.read:  # cut back to a checkpoint
+                self.read = 0
+            lines, self.read = read_lines(self.path, self.read)
+            for line in lines:
+                self.latest |= line
         last = self.latest
-        scores = {team: last[name] for team, name in self.names.items() if name in last}
-        metrics = own_of(last, self.names)
-        rate = last.get("steps_per_second") or 0.0
-        return Progress(last.get("env_step", 0), self.total, rate, scores, metrics)
+        scores = returns_in(last, self.teams, evaluation=True)
+        metrics = metrics_in(last, self.teams, evaluation=True)
+        return Progress(last.get(STEP, 0), self.total, last.get(RATE) or 0.0, scores, metrics)

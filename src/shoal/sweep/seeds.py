@@ -21,11 +21,11 @@ from ..config.settings import MOST_SEEDS, numbers
 from ..config.trust import NOTHING, Trust, needed
 from ..devices import usable
 from ..errors import ShoalError
-from ..monitor.console import named, tell
+from ..monitor.console import listed, tell
 from ..report import figures
 from ..report.results import of_folders
 from ..report.statistics import iqm
-from ..run import trainer
+from ..run import resuming
 from ..store import checkpoint, folder, start
 from ..store.records import Summary
 from ..store.summary import Result
@@ -65,7 +65,7 @@ def resume(
     further = bool(steps) and steps != before.steps
     if further:
         for run in members(path, content):
-            trainer.refuse_fewer(run, steps)
+            resuming.refuse_fewer(run, steps)
         content["config"]["settings"]["steps"] = steps
     if seeds:
         content["seeds"] = _with_more(path, content["seeds"], seeds, before.seed)
@@ -77,7 +77,7 @@ def resume(
             f" --seeds adds others)"
         )
     if further and not quiet:
-        tell(trainer.rescaled(max(map(checkpoint.done, runs)), before.steps, total))
+        tell(resuming.rescaled(max(map(checkpoint.done, runs)), before.steps, total))
     return _go(path, content, quiet, trust)
 
 
@@ -262,6 +262,6 @@ def _tell(path: Path, content: dict[str, Any]) -> None:
         console.print(table)
     tell(told.get().rstrip())
     if content.get("metrics"):
-        tell(f"mean over seeds: {named(content['metrics'])}")
+        tell(f"mean over seeds: {listed(content['metrics'])}")
     done = f"{content['finished']} of {len(content['seeds'])} seeds finished"
     tell(f"{done}: {path / folder.GROUP}   curve: {path / folder.CURVE}")

@@ -90,11 +90,11 @@ class Asked(Stop):
         super().__init__()
         self.others = others
 
-    def _note(self, number: int, frame: Any) -> None:
-        super()._note(number, frame)
+    def _keep(self, number: int, frame: Any) -> None:
+        super()._keep(number, frame)
         for other in self.others:
             other.signal = number
-            other.hasty = True
+            other.from_outside = True
 
 
 def program(loop: Loop, iterations: int) -> Any:

@@ -24,13 +24,12 @@ from shoal.algorithms.opponents.self_play import AT_ONCE, PER_GAME, RULES, Pool,
 from shoal.api import _several
 from shoal.cli import main
 from shoal.config.config import Config
-from shoal.engine.episodes import Episodes
+from shoal.engine.episodes import Episodes, outcomes
 from shoal.engine.loop import Loop
 from shoal.envs.native.matrix import MatrixGame
 from shoal.errors import ShoalError
 from shoal.learning.reduce import AXIS
 from shoal.store import checkpoint
-from shoal.store.player import outcomes
 from shoal.types import View
 
 PENNIES = "matrix/matching_pennies"

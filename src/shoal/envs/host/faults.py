@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...errors import ShoalError
@@ -37,3 +38,13 @@ class TooManyFaults(ShoalError):
     def __init__(self, sentence: str, last: Fault):
         super().__init__(f"{sentence} in {last.where}")
         self.detail = last.report
+
+
+def refuse_too_many(faults: Sequence[Fault], tolerance: int, during: str) -> None:
+    """Refuse more faults than are tolerated, `during` a run or an evaluation."""
+    if len(faults) > tolerance:
+        raise TooManyFaults(
+            f"the environment broke {len(faults)} times in {during}, more than its tolerance of"
+            f" {tolerance}; the last time",
+            faults[-1],
+        )

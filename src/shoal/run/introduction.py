@@ -1,0 +1,42 @@
+"""What is said, and refused, before a run begins: who plays, and what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from .. import __version__
+from ..config.config import Config
+from ..devices import room
+from ..engine import sizing
+from ..engine.loop import Loop
+from ..store import folder
+
+SMALL = 1e6  # bytes that are not worth a word
+
+
+def introduce(config: Config, loop: Loop, path: Path, say: Callable[[str], None]) -> None:
+    """Say what a run plays and how large it is; refuse one that has no room."""
+    s = config.settings
+    device = f"{config.devices} {jax.devices()[0].platform} device{'s' * (config.devices > 1)}"
+    say(
+        f"shoal {__version__}: {config.label} on {config.env}, seed {s.seed}, {device}, into {path}"
+    )
+    sizes = loop.sizes()
+    for team, facts in folder.protocol(config)["teams"].items():
+        agents = config.sides[team].n
+        memory = f", memory {sizing.readable(sizes[team])}" if sizes[team] > SMALL else ""
+        say(
+            f"team {team}: {agents} agent{'s' * (agents > 1)} play {config.algorithms[team].name},"
+            f" reward {facts['reward']}, each step enters {facts['updates_per_step']:g} gradient"
+            f" update(s){memory}"
+        )
+    sizing.check_memory(sum(sizes.values()), room(config.devices))
+    nets = sum(np.size(leaf) * 4 for leaf in jax.tree.leaves(loop.learners(0)))
+    size = sum(sizes.values()) + 2 * nets  # those now, and the best
+    if size > SMALL:
+        say(f"checkpoints of about {sizing.readable(size)}, {s.keep} kept")
+    sizing.check_disk(path, size, s.keep)
