@@ -231,7 +231,7 @@ def test_a_match_that_declares_metrics_says_them() -> None:
     with pytest.raises(Broken, match="has no episode_metrics"):
         measured(Half(), ("won",))  # type: ignore[arg-type]
     Half.episode_metrics = lambda self: {}  # type: ignore[attr-defined]
-    with pytest.raises(Broken, match="'won' was declared and is not said"):
+    with pytest.raises(Broken, match="'won' was declared and is missing"):
         measured(Half(), ("won",))  # type: ignore[arg-type]
     Half.episode_metrics = lambda self: [1]  # type: ignore[attr-defined]
     with pytest.raises(Broken, match="must give a dictionary by name"):

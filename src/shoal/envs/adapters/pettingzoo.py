@@ -31,13 +31,13 @@ def frame(env: Any) -> np.ndarray:
     return picture[..., :3].astype(np.uint8)
 
 
-class World:
+class PettingZooMatch:
     """What PettingZoo's two kinds of environments have in common: agents with spaces, perhaps a
     state of their own."""
 
     interface = ""  # as PettingZoo calls it
 
-    def __init__(self, env: Any, how: AdapterOptions):
+    def __init__(self, env: Any, options: AdapterOptions):
         agents = rules.agents_of(env, self.interface)
         seen, done = (
             {agent: rules.space_for(env, method, agent, self.interface) for agent in agents}
@@ -46,15 +46,15 @@ class World:
         rules.takes_a_seed(env, self.interface)
         self.env = env
         env.reset(seed=0)  # before it, an environment may not tell its state
-        self.state = self._first_state() if how.state else how.unseen
+        self.state = self._first_state() if options.state else options.unseen
         self.roster = Roster(
-            {agent: reader(str(agent), space, how.strict) for agent, space in seen.items()},
+            {agent: reader(str(agent), space, options.strict) for agent, space in seen.items()},
             {agent: writer(str(agent), space) for agent, space in done.items()},
-            how.teams,
+            options.teams,
             None if self.state is None else self.state.size,
         )
         self.teams = self.roster.teams
-        self.said = Said(env, how, self.teams)
+        self.said = Said(env, options, self.teams)
         self.metrics = self.said.names
         self.infos: Any = {}  # of the last step
         self.live: set[Any] = set()  # who is present and may act
@@ -92,11 +92,11 @@ class World:
             if agent not in self.roster.seats:
                 raise Broken(f"{agent} {does} and is not among the possible_agents")
 
-    def tell(self, news: EnvStep) -> MatchStep:
-        """The moment of such news."""
+    def match_step(self, env_step: EnvStep) -> MatchStep:
+        """The moment of such env_step."""
         if self.state is not None and self.state.size:
-            self.state = self._next_state(self.state, bool(news.alive))
-        return self.roster.moment(news, self.state)
+            self.state = self._next_state(self.state, bool(env_step.alive))
+        return self.roster.match_step(env_step, self.state)
 
     def masks(self, obs: Mapping[Any, Any], infos: Any) -> dict[Any, Any]:
         """Who may do what, where the environment tells it."""
@@ -128,7 +128,7 @@ class World:
             return last  # several environments have none left after the end, where nobody needs it
 
 
-class ParallelMatch(World):
+class ParallelMatch(PettingZooMatch):
     """A match of agents that move at once."""
 
     interface = rules.PARALLEL
@@ -139,7 +139,7 @@ class ParallelMatch(World):
         )
         self.live = self.arrived()
         obs = rules.by_agent(obs, self.live, "observation")
-        return self.tell(
+        return self.match_step(
             EnvStep(obs, self.live, self.masks(obs, infos), discounts=dict.fromkeys(self.live, 1.0))
         )
 
@@ -164,7 +164,7 @@ class ParallelMatch(World):
         )
         self.known(obs, "is observed")
         self.known(rewards, "is rewarded")
-        return self.tell(
+        return self.match_step(
             EnvStep(obs, alive, self.masks(obs, infos), rewards, discounts, over=not live)
         )
 
