@@ -10,13 +10,15 @@ import numpy as np
 from gymnasium import spaces
 
 from ..host.match import Broken, MatchStep
+from ..metrics import WON
 from . import rules
-from .metrics import Said, by_agent
+from .metrics import Said, by_agent, number
 from .options import AdapterOptions
 from .pettingzoo import frame
 from .spaces import MASK, reader, writer
 from .teams import EnvStep, Roster, fates
 
+SUCCESS = "is_success"
 PARTS = "observation, reward, terminated, truncated, info"
 
 
@@ -48,7 +50,9 @@ class GymMatch:
         self.state = options.unseen
         self.teams = self.roster.teams
         self.said = Said(env, options, self.teams)
-        self.metrics = self.said.names
+        # Gymnasium-Robotics: an environment with this method says `is_success` in its infos
+        self.succeeds = not self.said.names and options.asked is None and _judges_success(env)
+        self.metrics = (WON,) if self.succeeds else self.said.names
         self.info: Any = {}  # of the last step
         self.live: set[str] = set()
 
@@ -74,6 +78,9 @@ class GymMatch:
         )
 
     def episode_metrics(self) -> dict[str, float]:
+        """As was asked for or declared, or whether the last step was a success."""
+        if self.succeeds:
+            return {WON: number(self.info.get(SUCCESS, False), WON)}
         return self.said.read(by_agent(self.info, self.agents))
 
     def render(self) -> np.ndarray:
@@ -117,3 +124,7 @@ class GymMatch:
         return self._by_agent(
             value if np.ndim(value) or not self.several else [value] * len(self.agents)
         )
+
+
+def _judges_success(env: Any) -> bool:
+    return callable(getattr(getattr(env, "unwrapped", env), f"_{SUCCESS}", None))

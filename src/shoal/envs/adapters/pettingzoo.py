@@ -9,12 +9,19 @@ from typing import Any
 import numpy as np
 
 from ..host.match import Broken, MatchStep
+from ..metrics import WON
 from . import rules
 from .metrics import Said
 from .options import AdapterOptions
 from .spaces import reader, writer
 from .teams import EnvStep, Roster, fates
 
+# MAgent's modules in which red and blue fight until one side is dead or time runs out
+BATTLES = (
+    "magent2.environments.battle.battle",
+    "magent2.environments.battlefield.battlefield",
+)
+SIDES = ("red", "blue")
 PARTS = "observations, rewards, terminations, truncations, infos"
 
 
@@ -32,8 +39,7 @@ def frame(env: Any) -> np.ndarray:
 
 
 class PettingZooMatch:
-    """What PettingZoo's two kinds of environments have in common: agents with spaces, perhaps a
-    state of their own."""
+    """Base of the matches of both kinds of PettingZoo environments."""
 
     interface = ""  # as PettingZoo calls it
 
@@ -80,7 +86,7 @@ class PettingZooMatch:
         return list(agents)
 
     def arrived(self) -> set[Any]:
-        """Who plays as an episode opens."""
+        """The agents at the opening of an episode."""
         agents = set(self.present())
         if not agents:
             raise Broken("nobody plays after reset: agents must list who does")
@@ -93,13 +99,13 @@ class PettingZooMatch:
                 raise Broken(f"{agent} {does} and is not among the possible_agents")
 
     def match_step(self, env_step: EnvStep) -> MatchStep:
-        """The moment of such env_step."""
+        """The `MatchStep` made of what the environment returned."""
         if self.state is not None and self.state.size:
             self.state = self._next_state(self.state, bool(env_step.alive))
         return self.roster.match_step(env_step, self.state)
 
     def masks(self, obs: Mapping[Any, Any], infos: Any) -> dict[Any, Any]:
-        """Who may do what, where the environment tells it."""
+        """Action masks by agent, where the environment gives any."""
         infos = infos if isinstance(infos, Mapping) else {}
         seats = self.roster.seats
         if not self.roster.masked and not any(infos.values()):
@@ -132,6 +138,12 @@ class ParallelMatch(PettingZooMatch):
     """A match of agents that move at once."""
 
     interface = rules.PARALLEL
+
+    def __init__(self, env: Any, options: AdapterOptions):
+        super().__init__(env, options)
+        self.battle = not self.metrics and options.asked is None and self._is_battle()
+        if self.battle:
+            self.metrics = tuple(f"{side}/{WON}" for side in SIDES)
 
     def reset(self, seed: int) -> MatchStep:
         obs, infos = rules.opened(
@@ -167,6 +179,18 @@ class ParallelMatch(PettingZooMatch):
         return self.match_step(
             EnvStep(obs, alive, self.masks(obs, infos), rewards, discounts, over=not live)
         )
+
+    def episode_metrics(self) -> dict[str, float]:
+        """Who has won a battle: the side with more agents left."""
+        if not self.battle:
+            return super().episode_metrics()
+        battle = self.env.unwrapped
+        red, blue = (battle.env.get_num(handle) for handle in battle.handles)
+        return dict(zip(self.metrics, (red > blue, blue > red), strict=True))
+
+    def _is_battle(self) -> bool:
+        module = type(getattr(self.env, "unwrapped", self.env)).__module__
+        return module in BATTLES and tuple(self.teams) == SIDES
 
 
 def _numbers(state: Any) -> np.ndarray:
