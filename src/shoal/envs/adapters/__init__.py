@@ -1,5 +1,6 @@
-"""Environments from outside, by their ids, as matches (`envs/host/match.py`). Nothing here needs
-JAX.
+"""Other people's environments by their ids, made into matches (`envs/host/match.py`).
+
+Adapters may touch `host.match` and the records. They import no JAX: worker processes use them.
 
 `pz:<module>` is a PettingZoo environment, `gym:<id>` one of Gymnasium's registry,
 `football:<scenario>` Google's football, and `<module>:<function>` one's own: the function gets the
@@ -159,7 +160,7 @@ def _gymnasium(rest: str, options: dict[str, Any], render: bool, adapter: Adapte
     try:
         return adapt(_made(f"gym:{rest}", factory, options, render), adapter)
     except gymnasium.error.Error as error:
-        raise ShoalError(f"Gymnasium cannot make '{name}': {one_line(error)}") from error
+        raise ShoalError(f"gymnasium cannot make {name!r}: {one_line(error)}") from error
 
 
 def _football(rest: str, options: dict[str, Any], render: bool, adapter: AdapterOptions) -> Match:

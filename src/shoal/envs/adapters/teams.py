@@ -1,7 +1,7 @@
-"""Who plays in which team, and what each team is told: the part all adapters share.
+"""Agents in their teams: the part that all adapters share.
 
-An adapter collects what its environment says at an instant, by agent, in a `EnvStep`; its `Roster`
-makes the teams' glances of it. Agents are found by name in a fixed order, never by their place
+An adapter collects what its environment returns, by agent, in an `EnvStep`; its `Roster` splits it
+into one `TeamStep` per team. Agents are found by name in a fixed order, never by their place
 among those that live.
 """
 
@@ -124,7 +124,7 @@ class Roster:
         return {seat.agent: seat.writer.write(rows[seat.team][seat.place]) for seat in seats}
 
     def match_step(self, env_step: EnvStep, state: np.ndarray | None = None) -> MatchStep:
-        """What every team is told of an instant."""
+        """The `MatchStep` of an `EnvStep`."""
         teams = {team: self._team_step(team, line, env_step) for team, line in self.lines.items()}
         return MatchStep(teams, self._joined(teams) if state is None else state, env_step.over)
 

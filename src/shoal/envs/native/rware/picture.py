@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ....render import Disc, Line, Patch, Scene, Text
 from ..grid import cell_lines
 from .floor import WAYS, Floor
 
 
-def picture(floor: Floor, world: Any, stands: np.ndarray, team: str) -> Scene:
+def picture(floor: Floor, world: Any, stands: Any, team: str) -> Scene:
     """One game: `world` as `WarehouseWorld` has it without `B`, `stands [S]` the shelf that stands
     at each of the floor's places, 0 if none.
 
