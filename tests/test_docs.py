@@ -1,6 +1,8 @@
 """The pages say what the code says."""
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -37,3 +39,31 @@ def test_the_readme_names_every_algorithm_and_game():
 def test_links_lead_somewhere(page):
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+# Sizes that the commands of a page get when a test runs them
+SMALL = "--steps 400 --games 4 --window 10 --eval-episodes 2 --out runs"
+OFF = "--capacity 400 --warmup 100 --batch 8"
+
+
+def test_the_commands_that_add_a_game_work_as_printed_out_of_tree(tmp_path):
+    """In a folder with nothing but the page's code, in a process of its own."""
+    page = (ROOT / "docs" / "adding-a-game.md").read_text()
+    code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
+    assert code
+    (tmp_path / "chase.py").write_text(code[1])
+    commands = re.findall(r"^    shoal (.*chase:Chase.*)$", page, re.MULTILINE)
+    assert len(commands) == 3 and any("--rivals" in command for command in commands)
+    assert any(command.count("--team ") == 2 for command in commands)
+    for command in commands:
+        sizes = SMALL if command.startswith("train") else "--steps 60"
+        words = f"{command} {sizes} {OFF if 'maddpg' in command else ''}".split()
+        done = subprocess.run(
+            [sys.executable, "-m", "shoal", *words],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, f"shoal {command}\n{done.stderr}"
+    assert len(list((tmp_path / "runs").glob("*/summary.json"))) == 2

@@ -103,7 +103,7 @@ def test_every_room_says_what_lives_there() -> None:
 
 def test_worker_processes_need_no_jax() -> None:
     code = (
-        "import sys, shoal.envs.host.worker, shoal.envs.host.table, shoal.envs.adapters;"
+        "import sys, shoal.envs.host.worker_main, shoal.envs.host.table, shoal.envs.adapters;"
         " sys.exit('jax' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

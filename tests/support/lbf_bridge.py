@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from lbforaging.foraging import ForagingEnv
 
-from shoal.envs.native.lbf.foraging import LOAD, Foraging, World
+from shoal.envs.native.lbf.foraging import LOAD, Foraging, ForagingWorld
 
 MOVES = np.array([(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1), (0, 0)])
 STYLES = ("random", "forager", "crowd", "loner")
@@ -30,7 +30,7 @@ class Real(ForagingEnv):
 class Episodes(NamedTuple):
     """Many episodes, time first, games last. Rows after an episode's end repeat its last one."""
 
-    opening: World
+    opening: ForagingWorld
     actions: np.ndarray  # [T,B,N]
     obs: np.ndarray  # [T+1,N,F,B]
     reward: np.ndarray  # [T+1,N,B]
@@ -128,7 +128,7 @@ def play(game: Foraging, episodes: int, seed: int = 0) -> Episodes:
     }
     joined = {name: np.stack([one[name] for one in openings], -1) for name in openings[0]}
     kinds = {"earned": jnp.float32}
-    opening = World(
+    opening = ForagingWorld(
         **{name: jnp.asarray(x, kinds.get(name, jnp.int32)) for name, x in joined.items()}
     )
     return Episodes(opening, np.moveaxis(np.array(taken, np.int32), 1, 0), events=events, **fields)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from shoal.envs.native.mpe.physics import Particles, World
+from shoal.envs.native.mpe.physics import Particles, ParticleWorld
 from shoal.types import Discrete
 
 VERSIONS = {"simple_speaker_listener": "v4"}  # all others are v3
@@ -19,7 +19,7 @@ class Episodes(NamedTuple):
     """Many episodes of an mpe2 game, time first, games last. Rows after an episode's end repeat its
     last one."""
 
-    worlds: list[World]  # T+1 of them
+    worlds: list[ParticleWorld]  # T+1 of them
     actions: list[dict[str, np.ndarray]]  # T of team -> [B,N] or [B,N,A]
     obs: np.ndarray  # [T+1,agents,widest,B], zeros beyond an agent's own size
     state: np.ndarray  # [T+1,S,B]
@@ -71,10 +71,10 @@ def _goals(world: Any) -> list[int]:
     return [marks.index(first.goal_a)] if hasattr(first, "_goal_a") else []
 
 
-def stack(worlds: list[dict[str, np.ndarray]]) -> World:
+def stack(worlds: list[dict[str, np.ndarray]]) -> ParticleWorld:
     """Worlds of several games as one of ours, in float32."""
     joined = {name: np.stack([world[name] for world in worlds], axis=-1) for name in worlds[0]}
-    return World(
+    return ParticleWorld(
         **{k: jnp.asarray(v, jnp.int32 if k == "goal" else jnp.float32) for k, v in joined.items()}
     )
 

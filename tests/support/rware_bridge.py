@@ -9,7 +9,15 @@ import numpy as np
 from rware.warehouse import Action, Direction, ObservationType, RewardType
 from rware.warehouse import Warehouse as Real
 
-from shoal.envs.native.rware.warehouse import FORWARD, LEFT, RIGHT, TOGGLE, WAYS, Warehouse, World
+from shoal.envs.native.rware.warehouse import (
+    FORWARD,
+    LEFT,
+    RIGHT,
+    TOGGLE,
+    WAYS,
+    Warehouse,
+    WarehouseWorld,
+)
 
 STYLES = ("picker", "random", "ring", "drive")
 CLOCKWISE = (Direction.UP, Direction.RIGHT, Direction.DOWN, Direction.LEFT)
@@ -31,7 +39,7 @@ class Lots:
 class Episodes(NamedTuple):
     """Many episodes, time first, games last."""
 
-    worlds: World  # [T+1,…,B]
+    worlds: WarehouseWorld  # [T+1,…,B]
     actions: np.ndarray  # [T,B,N]
     lots: np.ndarray  # [T,G,B] which of the shelves that nobody had requested was requested
     tied: np.ndarray  # [T,B] bool: equal chains wanted the same cell
@@ -257,7 +265,7 @@ def play(game: Warehouse, episodes: int, seed: int = 0) -> Episodes:
 
     times = game.max_cycles
     return Episodes(
-        worlds=World(*(joined(name, times + 1) for name in World._fields)),
+        worlds=WarehouseWorld(*(joined(name, times + 1) for name in WarehouseWorld._fields)),
         actions=np.moveaxis(joined("actions", times), 1, 2),
         lots=joined("lots", times),
         tied=joined("tied", times),

@@ -1,4 +1,6 @@
-"""Environments by their ids, and `make`.
+"""Environments by their ids, and `make`: our games, other people's, on both engines.
+
+This room may touch `render` and the records, no learner.
 
 A native game (`mpe/simple_spread`) and a game written in JAX by others (`jaxmarl:SMAX`) run inside
 the compiled program; everything else (`pz:…`, `gym:…`, `my_package.my_module:make_env`) runs on the

@@ -44,7 +44,7 @@ class Finding(NamedTuple):
 class Trace(NamedTuple):
     """What was seen from a reset on, for one or more episodes."""
 
-    moments: list[MatchStep]
+    instants: list[MatchStep]
     first: list[bool]  # an opening
     broke: str = ""  # the exception that ended it
     compiled: bool = False  # a game that knows its own end
@@ -68,12 +68,12 @@ def check(env: Any, steps: int = 1000, seed: int = 0) -> Report:
     finally:
         for match in (one, other, strict):
             match.close()
-    found = {named(rule): list(rule(env.teams, *traces)) for rule in RULES}
-    return Report(env.teams, max(len(traces[0].moments) - 1, 0), sum(traces[0].first), found)
+    found = {rule_name(rule): list(rule(env.teams, *traces)) for rule in RULES}
+    return Report(env.teams, max(len(traces[0].instants) - 1, 0), sum(traces[0].first), found)
 
 
-def named(rule: Callable[..., Iterator[Finding]]) -> str:
-    """A rule as it is told."""
+def rule_name(rule: Callable[..., Iterator[Finding]]) -> str:
+    """A rule's name, from its docstring."""
     return inspect.cleandoc(rule.__doc__ or "")
 
 
@@ -99,7 +99,7 @@ class Compiled:
     def reset(self, seed: int) -> MatchStep:
         self.key, key = jax.random.split(jax.random.key(seed))
         self.state, views = self._reset(key, 1)
-        return self._moment(views)
+        return self._match_step(views)
 
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         self.key, key = jax.random.split(self.key)
@@ -107,10 +107,10 @@ class Compiled:
         self.state, views = self._step(
             key, self.state, {team: jnp.asarray(a)[None] for team, a in actions.items()}
         )
-        moment = self._moment(views)
+        instant = self._match_step(views)
         if self.opens:
             refuse_nonsense(jax.device_get(self._measure(before)), self.game.name)
-        return moment
+        return instant
 
     def render(self) -> np.ndarray:
         raise NotImplementedError
@@ -118,7 +118,7 @@ class Compiled:
     def close(self) -> None:
         pass
 
-    def _moment(self, views: dict[str, Any]) -> MatchStep:
+    def _match_step(self, views: dict[str, Any]) -> MatchStep:
         """The end of an episode is only told by the opening after it, so none of these is said to
         be over."""
         views = jax.device_get(views)
@@ -151,21 +151,24 @@ def _moves(
     """Legal actions at random, the same for equal seeds; the exception that ends it, or nothing
     after each step."""
     rng = np.random.default_rng(seed)
-    moments = trace.moments
+    instants = trace.instants
     episode = 0
     try:
         for _ in range(steps + 1):
-            fresh = not moments or moments[-1].over
+            fresh = not instants or instants[-1].over
             if fresh:
-                moment = match.reset(seed + episode)
+                instant = match.reset(seed + episode)
                 episode = episode + 1
             else:
-                moment = match.step(
-                    {team: _any(rng, spec, moments[-1].teams[team]) for team, spec in teams.items()}
+                instant = match.step(
+                    {
+                        team: _any(rng, spec, instants[-1].teams[team])
+                        for team, spec in teams.items()
+                    }
                 )
-            if moment.over:
+            if instant.over:
                 measured(match, getattr(match, "metrics", ()))
-            moments.append(jax.tree.map(np.array, moment)._replace(over=bool(moment.over)))
+            instants.append(jax.tree.map(np.array, instant)._replace(over=bool(instant.over)))
             trace.first.append(getattr(match, "opens", fresh))
             yield ""
     except (Broken, ShoalError) as error:
@@ -189,7 +192,7 @@ def _any(rng: np.random.Generator, spec: Spec, seen: TeamStep) -> np.ndarray:
 def _runs(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
     """It plays without an error."""
     if one.broke:
-        yield Finding("", len(one.moments), one.broke)
+        yield Finding("", len(one.instants), one.broke)
 
 
 def _spaces(
@@ -197,20 +200,20 @@ def _spaces(
 ) -> Iterator[Finding]:
     """Observations lie in the spaces they were promised in."""
     if strict.broke and not one.broke:
-        yield Finding("", len(strict.moments), strict.broke)
+        yield Finding("", len(strict.instants), strict.broke)
 
 
 def _shapes(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
     """What is seen has the promised shapes."""
-    for step, moment in enumerate(one.moments):
+    for step, instant in enumerate(one.instants):
         for team, spec in teams.items():
-            for what in _misshapen(spec, moment.teams.get(team)):
+            for what in _misshapen(spec, instant.teams.get(team)):
                 yield Finding(f"team {team}", step, what)
-            if moment.state.shape != (spec.state,):
+            if instant.state.shape != (spec.state,):
                 yield Finding(
                     f"team {team}",
                     step,
-                    f"the state has shape {moment.state.shape}, not ({spec.state},)",
+                    f"the state has shape {instant.state.shape}, not ({spec.state},)",
                 )
 
 
@@ -226,10 +229,10 @@ def _finite(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
 
 def _state(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
     """The state is finite."""
-    for step, moment in enumerate(one.moments):
-        wrong = moment.state[~np.isfinite(moment.state)]
+    for step, instant in enumerate(one.instants):
+        wrong = instant.state[~np.isfinite(instant.state)]
         # else it is theirs
-        if wrong.size and all(np.isfinite(seen.obs).all() for seen in moment.teams.values()):
+        if wrong.size and all(np.isfinite(seen.obs).all() for seen in instant.teams.values()):
             yield Finding("", step, f"it holds {wrong[0]:g}")
 
 
@@ -247,8 +250,8 @@ def _openings(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding
     for row in _rows(teams, one):
         if one.first[row.step] and row.seen.reward[row.i]:
             yield Finding(row.agent, row.step, f"it has earned {row.seen.reward[row.i]:g}")
-    for step, moment in enumerate(one.moments):
-        if one.first[step] and not any(seen.alive.any() for seen in moment.teams.values()):
+    for step, instant in enumerate(one.instants):
+        if one.first[step] and not any(seen.alive.any() for seen in instant.teams.values()):
             yield Finding("", step, "nobody is alive")
 
 
@@ -261,7 +264,7 @@ def _absent(
         shared = (row.seen.reward == row.seen.reward[row.i]).all() and len(row.seen.reward) > 1
         if strict.first[row.step] or row.seen.alive[row.i] or not row.seen.reward[row.i] or shared:
             continue
-        if not strict.moments[row.step - 1].teams[row.team].alive[row.i]:
+        if not strict.instants[row.step - 1].teams[row.team].alive[row.i]:
             yield Finding(
                 row.agent, row.step, f"it was dead already and earned {row.seen.reward[row.i]:g}"
             )
@@ -308,10 +311,10 @@ def _difference(teams: dict[str, Spec], one: Trace, other: Trace) -> tuple[Row, 
 
 def _ends(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
     """Episodes end."""
-    if sum(one.first) < 2 and not one.broke and not one.moments[-1].over:
+    if sum(one.first) < 2 and not one.broke and not one.instants[-1].over:
         cure = "" if one.compiled else ", or give it a limit (--env.limit)"
         yield Finding(
-            "", len(one.moments) - 1, f"none has ended yet: check for longer (--steps){cure}"
+            "", len(one.instants) - 1, f"none has ended yet: check for longer (--steps){cure}"
         )
 
 
@@ -361,13 +364,13 @@ def _misshapen(spec: Spec, seen: TeamStep | None) -> Iterator[str]:
 
 def _rows(teams: dict[str, Spec], trace: Trace) -> Iterator[Row]:
     """Up to the first step that cannot be read so."""
-    for step, moment in enumerate(trace.moments):
+    for step, instant in enumerate(trace.instants):
         if any(
             what
             for team, spec in teams.items()
-            for what in _misshapen(spec, moment.teams.get(team))
+            for what in _misshapen(spec, instant.teams.get(team))
         ):
             return
         for team, spec in teams.items():
             for i, agent in enumerate(spec.agents):
-                yield Row(step, team, agent, moment.teams[team], i)
+                yield Row(step, team, agent, instant.teams[team], i)

@@ -67,7 +67,7 @@ class Game:
     metrics: tuple[str, ...] = ()  # names of what `episode_metrics` says
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Whatever way a game names its teams, they are lined up: nobody need think of it."""
+        """Apply `line_up` to `teams` of every subclass."""
         super().__init_subclass__(**kwargs)
         if "episode_metrics" in vars(cls) and not cls.metrics:
             raise ShoalError(
@@ -257,7 +257,7 @@ def at_least(least: int, most: int = MOST, **options: Any) -> None:
         if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
             raise ShoalError(f"{option} must be a whole number of at least {least}, not {value!r}")
         if int(value) > most:
-            raise ShoalError(f"{option} must be at most {most:,}, not {value}")
+            raise ShoalError(f"{option} must be at most {most:,}, not {value!r}")
 
 
 def within(low: float, high: float, **options: Any) -> None:

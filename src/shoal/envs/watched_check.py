@@ -1,7 +1,6 @@
-"""`shoal check-env` of an environment on the host: in a watched process, and what is done to that
-process counts.
+"""Checks in a watched process; its crashes, hangs and leftovers are findings too.
 
-The process says before every call which one it is, and then what the check found (`check.py`).
+The process names every call before it makes it, and then reports what the check found (`check.py`).
 """
 
 from __future__ import annotations
@@ -16,59 +15,59 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShoalError
-from .check import RULES, Finding, Report, check, named
-from .host.match import Broken, Hosted, Match, MatchStep, from_json, to_json, unlike
-from .host.watched import PARTING, Lost, Watched, making, probe, verdict
+from .check import RULES, Finding, Report, check, rule_name
+from .host.match import Broken, Hosted, Match, MatchStep, from_json, to_json, why_unequal
+from .host.watched import PARTING, Lost, Watched, creation_patience, how_lost, probe
 
-ERRORS = named(RULES[0])
+ERRORS = rule_name(RULES[0])
 TIME = "Every call returns in time."
 PROCESS = "It leaves the process alone."
 CHILDREN = "It leaves no child processes behind."
 THREADS = "It leaves no threads behind."
 SAME = "It is the same in every process."
-MAKING = "its constructor"
+CONSTRUCTOR = "its constructor"
 PROCESS_RULES = (TIME, PROCESS, CHILDREN, THREADS, SAME)
 
 
 @dataclass
-class Course:
-    """How a check goes, as its process tells."""
+class Progress:
+    """How far a check has come, as its process reports."""
 
-    call: str = MAKING  # that it makes just now
+    call: str = CONSTRUCTOR  # under way
     step: int = 0
-    threads: tuple[str, ...] = ()  # that it has when all is closed
-    ended: bool = False  # nothing more is to come
+    threads: tuple[str, ...] = ()  # left when all is closed
+    ended: bool = False  # the last report has come
     report: Report | None = None
     broken: dict[str, list[Finding]] = field(default_factory=dict)  # rules about the process
 
     def hear(self, said: dict[str, Any]) -> None:
-        """Take in what it says."""
+        """Record what the process reports."""
         if "call" in said:
             self.call = said["call"]
             self.step = said["step"]
         if "raised" in said:
-            self.blame(ERRORS, said["raised"])
+            self.add(ERRORS, said["raised"])
         if "findings" in said:
             rules = {
                 rule: [Finding(*one) for one in found] for rule, found in said["findings"].items()
             }
             self.report = Report(from_json(said["teams"]), said["steps"], said["episodes"], rules)
         if "left" in said:
-            self.blame(CHILDREN, f"it leaves child processes: {', '.join(said['left'])}")
+            self.add(CHILDREN, f"it leaves child processes: {', '.join(said['left'])}")
         if "threads" in said:
             self.threads = tuple(said["threads"])
             self.ended = True
 
-    def mourn(self, lost: Lost) -> None:
-        """It says nothing more."""
+    def lose(self, lost: Lost) -> None:
+        """Record that the process was lost, and in which call."""
         if not self.ended:
-            self.blame(TIME if lost.seconds else PROCESS, verdict(lost, self.call))
+            self.add(TIME if lost.seconds else PROCESS, how_lost(lost, self.call))
         elif lost.seconds and self.threads:
-            self.blame(THREADS, f"it leaves a thread that does not end: {', '.join(self.threads)}")
+            self.add(THREADS, f"it leaves a thread that does not end: {', '.join(self.threads)}")
         elif lost.seconds and CHILDREN not in self.broken:
-            self.blame(PROCESS, "it does not let its process end")
+            self.add(PROCESS, "it does not let its process end")
 
-    def blame(self, rule: str, what: str) -> None:
+    def add(self, rule: str, what: str) -> None:
         self.broken.setdefault(rule, []).append(Finding("", self.step, what))
 
 
@@ -76,35 +75,37 @@ def check_env(env: Any, steps: int = 1000, seed: int = 0, patience: float = 60.0
     """`check.check`, in a process of its own where the environment is somebody's Python."""
     if not isinstance(env, Hosted):
         return check(env, steps, seed)
-    course = Course()
+    progress = Progress()
     about = {"task": "check", "env": env.name, "options": env.options, "steps": steps, "seed": seed}
     with Watched(about) as process:
         try:
             process.ready()
             while True:
-                course.hear(process.answer(lambda: _patience(course, patience)))
+                progress.hear(process.answer(lambda: _patience(progress, patience)))
         except Lost as lost:
-            course.mourn(lost)
-    if course.report and not course.broken:
-        told = unlike(course.report.teams, probe(env.name, env.options, patience).teams)
-        if told:
-            course.blame(SAME, told)
-    return _reported(course)
+            progress.lose(lost)
+    if progress.report and not progress.broken:
+        difference = why_unequal(
+            progress.report.teams, probe(env.name, env.options, patience).teams
+        )
+        if difference:
+            progress.add(SAME, difference)
+    return _reported(progress)
 
 
-def _patience(course: Course, patience: float) -> float:
-    """Seconds it may be silent: in a call, while an environment is made, or while it ends."""
-    if course.ended:
+def _patience(progress: Progress, patience: float) -> float:
+    """Seconds until the next report: in a call, while an environment is created, or at the end."""
+    if progress.ended:
         return PARTING
-    return making(patience) if course.call == MAKING else patience
+    return creation_patience(patience) if progress.call == CONSTRUCTOR else patience
 
 
-def _reported(course: Course) -> Report:
-    """The report with the rules about the process; where there is none, those alone are known."""
-    unseen = Report({}, 0, 0, {named(rule): [] for rule in RULES})
-    report = course.report or unseen
+def _reported(progress: Progress) -> Report:
+    """The report with the rules about the process; only those if the process made no report."""
+    unseen = Report({}, 0, 0, {rule_name(rule): [] for rule in RULES})
+    report = progress.report or unseen
     rules = report.findings | {rule: [] for rule in PROCESS_RULES}
-    for rule, findings in course.broken.items():
+    for rule, findings in progress.broken.items():
         rules[rule] = rules[rule] + findings
     return report._replace(findings=rules)
 
@@ -113,7 +114,7 @@ def _reported(course: Course) -> Report:
 
 
 def narrate(about: dict[str, Any], say: Callable[[Any], None]) -> None:
-    """Check an environment, and say how it goes."""
+    """Check an environment, and report every call before it is made."""
     env = Narrated(about["env"], about["options"], say=say)
     try:
         report = check(env, about["steps"], about["seed"])
@@ -139,17 +140,17 @@ def narrate(about: dict[str, Any], say: Callable[[Any], None]) -> None:
 
 @dataclass(frozen=True)
 class Narrated(Hosted):
-    """Says before every call which one it is."""
+    """Reports every call before it is made."""
 
     say: Callable[[Any], None] = field(default=print, compare=False)
 
     def open(self) -> Match:
-        self.say({"call": MAKING, "step": 0})
+        self.say({"call": CONSTRUCTOR, "step": 0})
         return Narration(super().open(), self.say)
 
 
 class Narration:
-    """A match that does so."""
+    """A match that reports every call before it is made."""
 
     def __init__(self, match: Match, say: Callable[[Any], None]):
         self.match = match

@@ -123,7 +123,7 @@ class HostCamera(HostEvaluator):
     def _look(
         self, arena: Arena, row: np.ndarray, going: np.ndarray, rows: dict[str, np.ndarray]
     ) -> None:
-        pictures = arena.draw(going)
+        pictures = arena.render(going)
         for game in np.flatnonzero(going).tolist():
             at = (int(row[game]), game)
             if arena.arrays["first"][game] or at not in self.reels:  # one that broke begins anew

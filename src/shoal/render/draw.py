@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
-from .scene import Disc, Line, Patch, Point, Scene, Shape, Text
+from .scene import XY, Disc, Line, Patch, Scene, Shape, Text
 
 FINER = 3  # times larger than the picture is what is drawn
 WIDTH = 600  # points that text and lines are measured in
@@ -94,7 +94,7 @@ class Canvas:
     def shape(self, shape: Shape) -> None:
         BRUSHES[type(shape)](self, shape)
 
-    def place(self, at: Point) -> tuple[float, float]:
+    def place(self, at: XY) -> tuple[float, float]:
         """Where a point of the world is on the canvas."""
         return (at[0] - self.low[0]) * self.scale, (self.high[1] - at[1]) * self.scale
 
@@ -205,10 +205,10 @@ class Canvas:
         (right, top) = self.place(patch.high)
         fill = self.colour(patch.colour, patch.alpha)
         round_by = 6 * self.point
-        how: dict[str, Any] = (
+        style: dict[str, Any] = (
             {"outline": fill, "width": round(2 * self.point)} if patch.hollow else {"fill": fill}
         )
-        self.pen.rounded_rectangle((left, top, right, bottom), round_by, **how)
+        self.pen.rounded_rectangle((left, top, right, bottom), round_by, **style)
 
     def text(self, text: Text) -> None:
         letters = font(round(text.size * self.point), text.bold)
@@ -247,7 +247,7 @@ def _people(scene: Scene) -> dict[str, Disc]:
 
 
 def _dashes(
-    a: Point, b: Point, length: float
+    a: XY, b: XY, length: float
 ) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
     """Every other piece of that length between two places."""
     start = np.array(a)

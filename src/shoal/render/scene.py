@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-Point = Any  # x and y: a tuple, a list, an array
+XY = Any  # x and y: a tuple, a list, an array
 
 
 class Disc(NamedTuple):
     """A round thing. One with a name is somebody: it casts a shadow and leaves a trail from picture
     to picture."""
 
-    at: Point
+    at: XY
     radius: float
     colour: str = "landmark"
     label: str = ""  # inside, or beside it where it is too small
@@ -30,7 +30,7 @@ class Disc(NamedTuple):
 class Line(NamedTuple):
     """From point to point."""
 
-    points: Sequence[Point]
+    points: Sequence[XY]
     colour: str = "faint"
     width: float = 1.5
     alpha: float = 1.0
@@ -40,8 +40,8 @@ class Line(NamedTuple):
 class Patch(NamedTuple):
     """A rectangle between two corners."""
 
-    low: Point
-    high: Point
+    low: XY
+    high: XY
     colour: str = "faint"
     alpha: float = 1.0
     hollow: bool = False
@@ -50,7 +50,7 @@ class Patch(NamedTuple):
 class Text(NamedTuple):
     """Words, centred at a point."""
 
-    at: Point
+    at: XY
     text: str
     size: float = 14
     colour: str = "ink"
@@ -65,5 +65,5 @@ class Scene(NamedTuple):
     it."""
 
     shapes: Sequence[Shape]
-    low: Point = (-1.2, -1.2)
-    high: Point = (1.2, 1.2)
+    low: XY = (-1.2, -1.2)
+    high: XY = (1.2, 1.2)

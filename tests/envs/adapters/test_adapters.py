@@ -707,7 +707,7 @@ TWO = spaces.Tuple([SIGHT, SIGHT])
             {"M": 5},
             "pz:mpe2.simple_spread_v3 does not take the options M=5:",
         ),
-        ("gym:CartPol-v1", {}, "Gymnasium cannot make 'CartPol-v1':"),
+        ("gym:CartPol-v1", {}, "gymnasium cannot make 'CartPol-v1':"),
         ("gym:nowhere:CartPole-v1", {}, "there is no module 'nowhere'"),
         ("gym:CartPole-v1", {"poles": 2}, "gym:CartPole-v1 does not take the options poles=2:"),
         ("..:x", {}, "'..' cannot be imported"),

@@ -11,7 +11,7 @@ from skirmish import Skirmish
 from tallies import LENGTH, Counter, Tally
 
 from shoal.config.trust import NOTHING
-from shoal.envs.adapters import adapt, football
+from shoal.envs.adapters import adapt, football, open_match
 from shoal.envs.adapters.options import AdapterOptions
 from shoal.envs.host.match import Broken, Match, MatchStep, measured
 from shoal.errors import ShoalError
@@ -113,6 +113,51 @@ def test_gymnasium_says_it_in_its_info() -> None:
     wrapped = gymnasium.wrappers.TimeLimit(Declared(), 3)
     moments, said = played(opened(wrapped))
     assert said == {"right": earned(moments, "agent")[0]} and len(moments) == 4
+
+
+def test_a_gymnasium_environment_that_judges_success_says_who_won() -> None:
+    class Robot(Counter):  # as those of Gymnasium-Robotics
+        def _is_success(self, achieved: Any, desired: Any) -> bool:
+            return bool(achieved == desired)
+
+    told = [played(opened(gymnasium.wrappers.TimeLimit(Robot(), 99)), seed) for seed in range(20)]
+    won = [said["won"] for _, said in told]
+    assert won == [earned(moments, "agent")[0] > 2 for moments, _ in told] and 0 < sum(won) < 20
+    assert opened(Robot(), metrics="right").metrics == ("right",)  # type: ignore[attr-defined]
+    assert opened(Robot(), metrics="").metrics == ()  # type: ignore[attr-defined]
+
+
+MOVES = [(i, j) for i in range(-2, 3) for j in range(-2, 3) if abs(i) + abs(j) <= 2]
+HITS = ((-1, -1), (-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1))
+
+
+def hunt(obs: np.ndarray, rng: np.random.Generator) -> int:
+    """An action of MAgent's that hits the nearest foe, or moves towards it."""
+    foes = np.argwhere(obs.reshape(13, 13, -1)[..., 3] > 0) - 6
+    if not len(foes):
+        return int(rng.integers(len(MOVES)))
+    foe = foes[np.abs(foes).sum(1).argmin()]
+    if np.abs(foe).max() <= 1:
+        return len(MOVES) + HITS.index(tuple(foe.tolist()))
+    far = np.abs(foe - np.array(MOVES)).sum(1) + 2 * rng.random(len(MOVES))
+    return int(far.argmin())
+
+
+@pytest.mark.parametrize(("hunter", "limit"), [("red", 0), ("blue", 0), ("nobody", 9)])
+def test_the_side_with_more_agents_left_has_won_a_battle(hunter: str, limit: int) -> None:
+    options: dict[str, Any] = {"map_size": 12, "max_cycles": 1000, "limit": limit}
+    match: Any = open_match("pz:magent2.environments.battle_v4", options)
+    assert match.metrics == ("red/won", "blue/won")
+    rng = np.random.default_rng(0)
+    instant = match.reset(0)
+    while not instant.over:
+        actions = {
+            team: np.array([hunt(obs, rng) if team == hunter else 6 for obs in seen.obs])
+            for team, seen in instant.teams.items()
+        }
+        instant = match.step(actions)
+    assert match.episode_metrics() == {"red/won": hunter == "red", "blue/won": hunter == "blue"}
+    match.close()
 
 
 def test_an_info_may_list_what_is_each_agents_own() -> None:
@@ -231,7 +276,7 @@ def test_a_match_that_declares_metrics_says_them() -> None:
     with pytest.raises(Broken, match="has no episode_metrics"):
         measured(Half(), ("won",))  # type: ignore[arg-type]
     Half.episode_metrics = lambda self: {}  # type: ignore[attr-defined]
-    with pytest.raises(Broken, match="'won' was declared and is not said"):
+    with pytest.raises(Broken, match="'won' was declared and is missing"):
         measured(Half(), ("won",))  # type: ignore[arg-type]
     Half.episode_metrics = lambda self: [1]  # type: ignore[attr-defined]
     with pytest.raises(Broken, match="must give a dictionary by name"):

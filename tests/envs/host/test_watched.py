@@ -29,7 +29,7 @@ from shoal.config.settings import Settings
 from shoal.engine.evaluate import evaluator
 from shoal.envs import make
 from shoal.envs.host.arena import Arena
-from shoal.envs.host.watched import making, probe
+from shoal.envs.host.watched import creation_patience, probe
 from shoal.errors import ShoalError
 
 HERE = SUPPORT
@@ -424,7 +424,7 @@ def test_making_an_environment_may_take_longer_than_a_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """120 seconds and more where patience is longer; here 1 and 30."""
-    assert making(60.0) == 120.0 and making(200.0) == 200.0
+    assert creation_patience(60.0) == 120.0 and creation_patience(200.0) == 200.0
     slow = {"what": "sleeps", "where": "init"}
     with Arena(make("vices:make", **slow), 1, 0, workers=1, patience=1.0) as arena:
         assert not arena.step()

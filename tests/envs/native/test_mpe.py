@@ -202,4 +202,4 @@ def test_openings_are_drawn_alike(env_id):
 def test_nearest_puts_the_nearest_first():
     offset = jnp.array([[3.0, 0], [1.0, 0], [0, 1.0], [0, 2.0]])[None, :, :, None]
     rows = jnp.arange(4.0)[None, :, None, None]
-    assert physics.nearest(offset, rows, 6)[0, :, 0, 0].tolist() == [1, 2, 3, 0, 0, 0]
+    assert physics.nearest_rows(offset, rows, 6)[0, :, 0, 0].tolist() == [1, 2, 3, 0, 0, 0]

@@ -19,7 +19,7 @@ pytest.importorskip("rware")
 import rware_bridge as bridge
 
 from shoal.envs import make
-from shoal.envs.native.rware.warehouse import SIZES, World
+from shoal.envs.native.rware.warehouse import SIZES, WarehouseWorld
 from shoal.errors import ShoalError
 
 EPISODES = 20
@@ -59,8 +59,8 @@ def duel(env_id: str, options: dict, episodes: int, seed: int = 0):
         world = game.look(game.deliver(game.act(world, action.T), lots))
         return world, game.observe(world)["agent"], game.reward(world)["agent"]
 
-    def theirs(t: int) -> World:
-        return World(*(leaf[t] for leaf in truth.worlds))
+    def theirs(t: int) -> WarehouseWorld:
+        return WarehouseWorld(*(leaf[t] for leaf in truth.worlds))
 
     # the package knows of it only there
     told = ("brought",) if game.reward_type == "two_stage" else ()

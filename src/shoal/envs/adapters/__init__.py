@@ -1,5 +1,6 @@
-"""Environments from outside, by their ids, as matches (`envs/host/match.py`). Nothing here needs
-JAX.
+"""Other people's environments by their ids, made into matches (`envs/host/match.py`).
+
+Adapters may touch `host.match` and the records. They import no JAX: worker processes use them.
 
 `pz:<module>` is a PettingZoo environment, `gym:<id>` one of Gymnasium's registry,
 `football:<scenario>` Google's football, and `<module>:<function>` one's own: the function gets the
@@ -32,14 +33,14 @@ def open_match(name: str, options: dict[str, Any], render: bool = False) -> Matc
     kind, _, rest = name.partition(":")
     if not kind or not rest:
         raise ShoalError(f"there is no environment {name!r}: {KNOWN}")
-    how, options = AdapterOptions.split(options)
+    adapter, options = AdapterOptions.split(options)
     try:
         match = (
-            PREFIXES[kind](rest, options, render, how)
+            PREFIXES[kind](rest, options, render, adapter)
             if kind in PREFIXES
-            else _own(name, options, render, how)
+            else _own(name, options, render, adapter)
         )
-        return how.arrange(match)
+        return adapter.arrange(match)
     except Broken as error:
         raise ShoalError(f"{name} does not keep the contract of environments: {error}") from error
     except ShoalError:
@@ -58,7 +59,7 @@ def as_parallel_env(match: Match) -> ToPettingZoo:
     return ToPettingZoo(match)
 
 
-def adapt(env: Any, how: AdapterOptions) -> Match:
+def adapt(env: Any, adapter: AdapterOptions) -> Match:
     """The environment as a match, by what it can do."""
     if not hasattr(env, "possible_agents") and _of_pettingzoo(env):
         raise Broken(
@@ -69,7 +70,7 @@ def adapt(env: Any, how: AdapterOptions) -> Match:
         kinds = "a PettingZoo, Gymnasium or SMAC environment nor a Match"
         raise ShoalError(f"{type(env).__name__} is neither {kinds}: it has none of their methods")
     kind = next(kind for methods, kind in KINDS.items() if _has(env, methods))
-    return kind(env, how)
+    return kind(env, adapter)
 
 
 def _of_pettingzoo(env: Any) -> bool:
@@ -97,14 +98,14 @@ def _has(env: Any, methods: tuple[str, ...]) -> bool:
     return all(hasattr(env, method) for method in methods)
 
 
-def _match(env: Any, how: AdapterOptions) -> Match:
+def _match(env: Any, adapter: AdapterOptions) -> Match:
     """What is a match already, with teams of its own."""
     if any(kind.__module__ == "shoal.envs.game" for kind in type(env).__mro__):
         raise ShoalError(
             f"{type(env).__name__} is a compiled game: name its class, as"
             f" {type(env).__module__}:{type(env).__name__}, not a function that makes it"
         )
-    if how.teams:
+    if adapter.teams:
         raise ShoalError(
             "teams cannot be chosen here: the environment says itself who plays together"
         )
@@ -115,28 +116,28 @@ def _match(env: Any, how: AdapterOptions) -> Match:
     return env
 
 
-def _smac(env: Any, how: AdapterOptions) -> Match:
+def _smac(env: Any, adapter: AdapterOptions) -> Match:
     from .smac import SmacMatch
 
-    return _match(SmacMatch(env, how), how)
+    return _match(SmacMatch(env, adapter), adapter)
 
 
-def _turns(env: Any, how: AdapterOptions) -> Match:
+def _turns(env: Any, adapter: AdapterOptions) -> Match:
     from .pettingzoo_aec import TurnsMatch
 
-    return TurnsMatch(env, how)
+    return TurnsMatch(env, adapter)
 
 
-def _parallel(env: Any, how: AdapterOptions) -> Match:
+def _parallel(env: Any, adapter: AdapterOptions) -> Match:
     from .pettingzoo import ParallelMatch
 
-    return ParallelMatch(env, how)
+    return ParallelMatch(env, adapter)
 
 
-def _gym(env: Any, how: AdapterOptions) -> Match:
+def _gym(env: Any, adapter: AdapterOptions) -> Match:
     from .gymnasium import GymMatch
 
-    return GymMatch(env, how)
+    return GymMatch(env, adapter)
 
 
 KINDS: dict[
@@ -150,7 +151,7 @@ KINDS: dict[
 }
 
 
-def _pettingzoo(rest: str, options: dict[str, Any], render: bool, how: AdapterOptions) -> Match:
+def _pettingzoo(rest: str, options: dict[str, Any], render: bool, adapter: AdapterOptions) -> Match:
     """`pz:<module>`: its parallel environment, or where agents move in turn, the other."""
     import_module("pettingzoo")
     module = import_module(rest)
@@ -160,10 +161,10 @@ def _pettingzoo(rest: str, options: dict[str, Any], render: bool, how: AdapterOp
             f"{rest} has neither parallel_env nor env, as PettingZoo's environments"
             f" do{neighbours(rest + '.')}"
         )
-    return adapt(_made(f"pz:{rest}", factory, options, render), how)
+    return adapt(_made(f"pz:{rest}", factory, options, render), adapter)
 
 
-def _gymnasium(rest: str, options: dict[str, Any], render: bool, how: AdapterOptions) -> Match:
+def _gymnasium(rest: str, options: dict[str, Any], render: bool, adapter: AdapterOptions) -> Match:
     """`gym:<id>` or `gym:<module>:<id>`, where importing the module registers the id."""
     gymnasium = import_module("gymnasium")
     module, _, name = rest.rpartition(":")
@@ -171,25 +172,25 @@ def _gymnasium(rest: str, options: dict[str, Any], render: bool, how: AdapterOpt
         import_module(module)
     factory = partial(gymnasium.make, name, disable_env_checker=True)
     try:
-        return adapt(_made(f"gym:{rest}", factory, options, render), how)
+        return adapt(_made(f"gym:{rest}", factory, options, render), adapter)
     except gymnasium.error.Error as error:
-        raise ShoalError(f"Gymnasium cannot make '{name}': {one_line(error)}") from error
+        raise ShoalError(f"gymnasium cannot make {name!r}: {one_line(error)}") from error
 
 
-def _football(rest: str, options: dict[str, Any], render: bool, how: AdapterOptions) -> Match:
+def _football(rest: str, options: dict[str, Any], render: bool, adapter: AdapterOptions) -> Match:
     from .football import make
 
-    return _match(make(rest, options, render), how)
+    return _match(make(rest, options, render), adapter)
 
 
-def _own(name: str, options: dict[str, Any], render: bool, how: AdapterOptions) -> Match:
+def _own(name: str, options: dict[str, Any], render: bool, adapter: AdapterOptions) -> Match:
     """`<module>:<function>`, also of a module in the folder one is in."""
     path, _, function = name.partition(":")
     module = import_module(path, KNOWN)
     if not callable(getattr(module, function, None)):
         callables = [word for word, value in vars(module).items() if callable(value)]
         raise ShoalError(f"{path} has no function {function!r}{nearest(function, callables)}")
-    return adapt(_made(name, getattr(module, function), options, render), how)
+    return adapt(_made(name, getattr(module, function), options, render), adapter)
 
 
 PREFIXES: dict[str, Callable[[str, dict[str, Any], bool, AdapterOptions], Match]] = {

@@ -71,27 +71,27 @@ def make(scenario: str, options: dict[str, Any], render: bool) -> Match:
         raise ShoalError(
             f"football has no scenario {scenario!r}{hint}: it has {', '.join(PLAYERS)}"
         )
-    how = _checked(options)
+    parsed = _checked(options)
     try:
         football = importlib.import_module("gfootball.env")
     except ImportError as error:
         raise ShoalError(f"{RECIPE} ({error})") from error
-    left = how.players or PLAYERS[scenario]
+    left = parsed.players or PLAYERS[scenario]
     try:
         env = football.create_environment(
             env_name=scenario,
-            representation=how.representation,
-            rewards=how.rewards,
+            representation=parsed.representation,
+            rewards=parsed.rewards,
             render=render,
             number_of_left_players_agent_controls=left,
-            number_of_right_players_agent_controls=how.right,
+            number_of_right_players_agent_controls=parsed.right,
             other_config_options={"render_resolution_x": FRAME[0], "render_resolution_y": FRAME[1]},
         )
     except AssertionError as error:
         raise ShoalError(
-            f"{scenario} cannot be played by {left} and {how.right}: {error}"
+            f"{scenario} cannot be played by {left} and {parsed.right}: {error}"
         ) from error
-    return FootballMatch(env, left, how.right)
+    return FootballMatch(env, left, parsed.right)
 
 
 def _checked(options: dict[str, Any]) -> Options:
@@ -102,15 +102,17 @@ def _checked(options: dict[str, Any]) -> Options:
             raise ShoalError(
                 f"football has no option {option!r}{hint}: it knows {', '.join(known)}"
             )
-    how = Options(**options)
-    for option, value in (("players", how.players), ("right", how.right)):
+    parsed = Options(**options)
+    for option, value in (("players", parsed.players), ("right", parsed.right)):
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 11:
             raise ShoalError(f"{option} must be a whole number from 0 to 11, not {value!r}")
-    if how.rewards not in ("scoring", "scoring,checkpoints"):
-        raise ShoalError(f"rewards must be 'scoring' or 'scoring,checkpoints', not {how.rewards!r}")
-    if how.representation != "simple115v2":
-        raise ShoalError(f"representation must be 'simple115v2', not {how.representation!r}")
-    return how
+    if parsed.rewards not in ("scoring", "scoring,checkpoints"):
+        raise ShoalError(
+            f"rewards must be 'scoring' or 'scoring,checkpoints', not {parsed.rewards!r}"
+        )
+    if parsed.representation != "simple115v2":
+        raise ShoalError(f"representation must be 'simple115v2', not {parsed.representation!r}")
+    return parsed
 
 
 class FootballMatch:
@@ -145,7 +147,7 @@ class FootballMatch:
         config["episode_number"] = (seed // 2) % 2
         obs = self.env.reset()
         self.goals = dict.fromkeys(self.goals, 0)
-        return self._moment(obs, np.zeros(sum(self.counts.values())), ended=False, over=False)
+        return self._match_step(obs, np.zeros(sum(self.counts.values())), ended=False, over=False)
 
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         told = [int(action) for team in self.counts for action in actions[team]]
@@ -153,7 +155,9 @@ class FootballMatch:
         scored = info.get("score_reward", 0)  # as the left sees it
         self.goals["left"] += scored > 0
         self.goals["right"] += scored < 0
-        return self._moment(obs, reward, ended=bool(over) and not self._late(info), over=bool(over))
+        return self._match_step(
+            obs, reward, ended=bool(over) and not self._late(info), over=bool(over)
+        )
 
     def episode_metrics(self) -> dict[str, float]:
         """Goals, and who has more of them; where the left plays alone, as it sees that."""
@@ -181,15 +185,15 @@ class FootballMatch:
         )
         return raw.observation()[0]["steps_left"] <= 0 and not goal
 
-    def _moment(self, obs: Any, reward: Any, ended: bool, over: bool) -> MatchStep:
+    def _match_step(self, obs: Any, reward: Any, ended: bool, over: bool) -> MatchStep:
         obs = np.reshape(np.asarray(obs, np.float32), (-1, SIZE))
         rewards = np.reshape(np.asarray(reward, np.float32), -1)
-        glances = {}
+        seen = {}
         start = 0
         for team, count in self.counts.items():
             own = slice(start, start + count)
             alive = obs[own, ACTIVE].any(-1)  # one who was sent off has nobody to control
-            glances[team] = TeamStep(
+            seen[team] = TeamStep(
                 obs=obs[own],
                 legal=np.ones((count, ACTIONS), bool),
                 alive=alive,
@@ -198,11 +202,11 @@ class FootballMatch:
                 discount=np.where(ended, 0.0, alive).astype(np.float32),
             )
             start += count
-        return MatchStep(glances, self._state(glances), over)
+        return MatchStep(seen, self._state(seen), over)
 
-    def _state(self, glances: dict[str, TeamStep]) -> np.ndarray:
-        state = glances["left"].obs[0].copy()
-        state[ACTIVE] = glances["left"].obs[:, ACTIVE].max(0)
+    def _state(self, seen: dict[str, TeamStep]) -> np.ndarray:
+        state = seen["left"].obs[0].copy()
+        state[ACTIVE] = seen["left"].obs[:, ACTIVE].max(0)
         return np.concatenate(
-            [state, *(g.obs[:, ACTIVE].max(0) for team, g in glances.items() if team != "left")]
+            [state, *(g.obs[:, ACTIVE].max(0) for team, g in seen.items() if team != "left")]
         )

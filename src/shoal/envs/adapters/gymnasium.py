@@ -10,20 +10,22 @@ import numpy as np
 from gymnasium import spaces
 
 from ..host.match import Broken, MatchStep
+from ..metrics import WON
 from . import rules
-from .metrics import Said, by_agent
+from .metrics import Said, by_agent, number
 from .options import AdapterOptions
 from .pettingzoo import frame
 from .spaces import MASK, reader, writer
 from .teams import EnvStep, Roster, fates
 
+SUCCESS = "is_success"
 PARTS = "observation, reward, terminated, truncated, info"
 
 
 class GymMatch:
     """A match of a Gymnasium environment; its agents are agent_0, agent_1, …"""
 
-    def __init__(self, env: Any, how: AdapterOptions):
+    def __init__(self, env: Any, options: AdapterOptions):
         self.env = env
         seen, done = (
             rules.a_space(getattr(env, name), f"{name} of {rules.GYM}")
@@ -38,24 +40,26 @@ class GymMatch:
         self.agents = [f"agent_{i}" for i in range(len(done.spaces) if self.several else 1)]
         self.roster = Roster(
             {
-                agent: reader(agent, space, how.strict)
+                agent: reader(agent, space, options.strict)
                 for agent, space in self._by_agent(seen).items()
             },
             {agent: writer(agent, space) for agent, space in self._by_agent(done).items()},
-            how.teams,
-            None if how.unseen is None else 0,
+            options.teams,
+            None if options.unseen is None else 0,
         )
-        self.state = how.unseen
+        self.state = options.unseen
         self.teams = self.roster.teams
-        self.said = Said(env, how, self.teams)
-        self.metrics = self.said.names
+        self.said = Said(env, options, self.teams)
+        # Gymnasium-Robotics: an environment with this method says `is_success` in its infos
+        self.succeeds = not self.said.names and options.asked is None and _judges_success(env)
+        self.metrics = (WON,) if self.succeeds else self.said.names
         self.info: Any = {}  # of the last step
         self.live: set[str] = set()
 
     def reset(self, seed: int) -> MatchStep:
         obs, info = rules.opened(self._reset(seed), rules.GYM, "an observation and an info")
         self.live = set(self.agents)
-        return self._moment(
+        return self._match_step(
             obs, info, EnvStep({}, self.live, discounts=dict.fromkeys(self.agents, 1.0))
         )
 
@@ -69,11 +73,14 @@ class GymMatch:
         alive, discounts = fates(self.live, live, ends, cuts)
         self.live = live
         self.info = info
-        return self._moment(
+        return self._match_step(
             obs, info, EnvStep({}, alive, {}, self._each(reward), discounts, over=not live)
         )
 
     def episode_metrics(self) -> dict[str, float]:
+        """As was asked for or declared, or whether the last step was a success."""
+        if self.succeeds:
+            return {WON: number(self.info.get(SUCCESS, False), WON)}
         return self.said.read(by_agent(self.info, self.agents))
 
     def render(self) -> np.ndarray:
@@ -94,14 +101,14 @@ class GymMatch:
                 raise
             raise Broken(f"reset of {rules.GYM} takes a seed: write {rules.RESET}") from error
 
-    def _moment(self, obs: Any, info: Any, news: EnvStep) -> MatchStep:
+    def _match_step(self, obs: Any, info: Any, env_step: EnvStep) -> MatchStep:
         seen = self._by_agent(obs)
         told = info.get(MASK) if isinstance(info, dict) else None
         masks = {} if told is None else self._by_agent(told)
         for agent, value in seen.items():
             if self.roster.seats[agent].reader.masked:
                 masks[agent] = value[MASK]
-        return self.roster.moment(news._replace(obs=seen, masks=masks), self.state)
+        return self.roster.match_step(env_step._replace(obs=seen, masks=masks), self.state)
 
     def _by_agent(self, parts: Any) -> dict[str, Any]:
         """What comes as one thing, or one for each agent, by agent."""
@@ -117,3 +124,7 @@ class GymMatch:
         return self._by_agent(
             value if np.ndim(value) or not self.several else [value] * len(self.agents)
         )
+
+
+def _judges_success(env: Any) -> bool:
+    return callable(getattr(getattr(env, "unwrapped", env), f"_{SUCCESS}", None))

@@ -23,13 +23,13 @@ class Said:
     One of the whole game is the mean over the agents whose infos say it, a team's over those of its
     agents."""
 
-    def __init__(self, env: Any, how: AdapterOptions, teams: dict[str, Spec]):
+    def __init__(self, env: Any, options: AdapterOptions, teams: dict[str, Spec]):
         plain = getattr(env, "unwrapped", env)
         sayers = [one for one in (env, plain) if callable(getattr(one, METHOD, None))]
         self.say = getattr(sayers[0], METHOD) if sayers else dict
         own = {name: split(name)[1] for name in _declared(env) or _declared(plain)}
-        self.chosen = how.asked is not None  # by the user, who may leave some out
-        self.keys: dict[str, str] = own if how.asked is None else how.asked
+        self.chosen = options.asked is not None  # by the user, who may leave some out
+        self.keys: dict[str, str] = own if options.asked is None else options.asked
         self.teams = teams
 
     @property

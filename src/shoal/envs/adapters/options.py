@@ -115,8 +115,8 @@ class Limited:
 
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         self.taken += 1
-        moment = self.match.step(actions)
-        return moment._replace(over=moment.over or self.taken >= self.limit)
+        instant = self.match.step(actions)
+        return instant._replace(over=instant.over or self.taken >= self.limit)
 
     def episode_metrics(self) -> dict[str, float]:
         return self.match.episode_metrics()  # type: ignore[attr-defined]
@@ -170,9 +170,9 @@ class Swapped:
         team, word = split(name)
         return f"{self.other.get(team, team)}/{word}" if team else name
 
-    def _seen(self, moment: MatchStep) -> MatchStep:
-        state = np.append(moment.state, np.float32(self.swapped))
-        return moment._replace(teams=self._seated(moment.teams), state=state)
+    def _seen(self, instant: MatchStep) -> MatchStep:
+        state = np.append(instant.state, np.float32(self.swapped))
+        return instant._replace(teams=self._seated(instant.teams), state=state)
 
     def _seated(self, by_team: dict[str, Any]) -> dict[str, Any]:
         if not self.swapped:

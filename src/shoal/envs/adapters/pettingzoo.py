@@ -9,12 +9,19 @@ from typing import Any
 import numpy as np
 
 from ..host.match import Broken, MatchStep
+from ..metrics import WON
 from . import rules
 from .metrics import Said
 from .options import AdapterOptions
 from .spaces import reader, writer
 from .teams import EnvStep, Roster, fates
 
+# MAgent's modules in which red and blue fight until one side is dead or time runs out
+BATTLES = (
+    "magent2.environments.battle.battle",
+    "magent2.environments.battlefield.battlefield",
+)
+SIDES = ("red", "blue")
 PARTS = "observations, rewards, terminations, truncations, infos"
 
 
@@ -31,13 +38,12 @@ def frame(env: Any) -> np.ndarray:
     return picture[..., :3].astype(np.uint8)
 
 
-class World:
-    """What PettingZoo's two kinds of environments have in common: agents with spaces, perhaps a
-    state of their own."""
+class PettingZooMatch:
+    """Base of the matches of both kinds of PettingZoo environments."""
 
     interface = ""  # as PettingZoo calls it
 
-    def __init__(self, env: Any, how: AdapterOptions):
+    def __init__(self, env: Any, options: AdapterOptions):
         agents = rules.agents_of(env, self.interface)
         seen, done = (
             {agent: rules.space_for(env, method, agent, self.interface) for agent in agents}
@@ -46,15 +52,15 @@ class World:
         rules.takes_a_seed(env, self.interface)
         self.env = env
         env.reset(seed=0)  # before it, an environment may not tell its state
-        self.state = self._first_state() if how.state else how.unseen
+        self.state = self._first_state() if options.state else options.unseen
         self.roster = Roster(
-            {agent: reader(str(agent), space, how.strict) for agent, space in seen.items()},
+            {agent: reader(str(agent), space, options.strict) for agent, space in seen.items()},
             {agent: writer(str(agent), space) for agent, space in done.items()},
-            how.teams,
+            options.teams,
             None if self.state is None else self.state.size,
         )
         self.teams = self.roster.teams
-        self.said = Said(env, how, self.teams)
+        self.said = Said(env, options, self.teams)
         self.metrics = self.said.names
         self.infos: Any = {}  # of the last step
         self.live: set[Any] = set()  # who is present and may act
@@ -80,7 +86,7 @@ class World:
         return list(agents)
 
     def arrived(self) -> set[Any]:
-        """Who plays as an episode opens."""
+        """The agents at the opening of an episode."""
         agents = set(self.present())
         if not agents:
             raise Broken("nobody plays after reset: agents must list who does")
@@ -92,14 +98,14 @@ class World:
             if agent not in self.roster.seats:
                 raise Broken(f"{agent} {does} and is not among the possible_agents")
 
-    def tell(self, news: EnvStep) -> MatchStep:
-        """The moment of such news."""
+    def match_step(self, env_step: EnvStep) -> MatchStep:
+        """The `MatchStep` made of what the environment returned."""
         if self.state is not None and self.state.size:
-            self.state = self._next_state(self.state, bool(news.alive))
-        return self.roster.moment(news, self.state)
+            self.state = self._next_state(self.state, bool(env_step.alive))
+        return self.roster.match_step(env_step, self.state)
 
     def masks(self, obs: Mapping[Any, Any], infos: Any) -> dict[Any, Any]:
-        """Who may do what, where the environment tells it."""
+        """Action masks by agent, where the environment gives any."""
         infos = infos if isinstance(infos, Mapping) else {}
         seats = self.roster.seats
         if not self.roster.masked and not any(infos.values()):
@@ -128,10 +134,16 @@ class World:
             return last  # several environments have none left after the end, where nobody needs it
 
 
-class ParallelMatch(World):
+class ParallelMatch(PettingZooMatch):
     """A match of agents that move at once."""
 
     interface = rules.PARALLEL
+
+    def __init__(self, env: Any, options: AdapterOptions):
+        super().__init__(env, options)
+        self.battle = not self.metrics and options.asked is None and self._is_battle()
+        if self.battle:
+            self.metrics = tuple(f"{side}/{WON}" for side in SIDES)
 
     def reset(self, seed: int) -> MatchStep:
         obs, infos = rules.opened(
@@ -139,7 +151,7 @@ class ParallelMatch(World):
         )
         self.live = self.arrived()
         obs = rules.by_agent(obs, self.live, "observation")
-        return self.tell(
+        return self.match_step(
             EnvStep(obs, self.live, self.masks(obs, infos), discounts=dict.fromkeys(self.live, 1.0))
         )
 
@@ -164,9 +176,21 @@ class ParallelMatch(World):
         )
         self.known(obs, "is observed")
         self.known(rewards, "is rewarded")
-        return self.tell(
+        return self.match_step(
             EnvStep(obs, alive, self.masks(obs, infos), rewards, discounts, over=not live)
         )
+
+    def episode_metrics(self) -> dict[str, float]:
+        """Who has won a battle: the side with more agents left."""
+        if not self.battle:
+            return super().episode_metrics()
+        battle = self.env.unwrapped
+        red, blue = (battle.env.get_num(handle) for handle in battle.handles)
+        return dict(zip(self.metrics, (red > blue, blue > red), strict=True))
+
+    def _is_battle(self) -> bool:
+        module = type(getattr(self.env, "unwrapped", self.env)).__module__
+        return module in BATTLES and tuple(self.teams) == SIDES
 
 
 def _numbers(state: Any) -> np.ndarray:

@@ -15,7 +15,7 @@ from ..host.match import Broken, MatchStep
 from ..metrics import WON
 from . import rules
 from .options import AdapterOptions
-from .pettingzoo import World
+from .pettingzoo import PettingZooMatch
 from .spaces import Choice
 from .teams import EnvStep, fates
 
@@ -32,15 +32,15 @@ DUELS = (  # of its modules, those where who earns something has won
 )
 
 
-class TurnsMatch(World):
+class TurnsMatch(PettingZooMatch):
     """A match of agents that move in turn."""
 
     interface = rules.TURNS
 
-    def __init__(self, env: Any, how: AdapterOptions):
-        super().__init__(env, how)
+    def __init__(self, env: Any, options: AdapterOptions):
+        super().__init__(env, options)
         self.earned: dict[Any, float] = {}  # in this episode
-        self.duel = not self.metrics and how.asked is None and self._zero_sum()
+        self.duel = not self.metrics and options.asked is None and self._zero_sum()
         if self.duel:
             self.metrics = tuple(f"{team}/{WON}" for team in self.teams)
 
@@ -101,7 +101,7 @@ class TurnsMatch(World):
         obs = last | {agent: self.env.observe(agent) for agent in (live or self.present())}
         self.infos = getattr(self.env, "infos", None)
         masks = self._turn(self.masks(obs, self.infos))
-        return self.tell(EnvStep(obs, alive, masks, rewards, discounts, over=not live))
+        return self.match_step(EnvStep(obs, alive, masks, rewards, discounts, over=not live))
 
     def _living(self) -> set[Any]:
         return {agent for agent in self.present() if not self._ended(agent)}

@@ -28,29 +28,29 @@ NEEDED = ("get_env_info", "reset", "step", "get_obs", "get_state", "get_avail_ac
 
 
 class SmacMatch:
-    """One battle. `how.limit` is the number of steps after which time runs out; 0 leaves that to
+    """One battle. After `options.limit` steps time runs out; 0 leaves that to
     the battle."""
 
-    def __init__(self, env: Any, how: AdapterOptions):
+    def __init__(self, env: Any, options: AdapterOptions):
         missing = [name for name in NEEDED if not callable(getattr(env, name, None))]
         if missing:
             raise ShoalError(
                 f"{type(env).__name__} lacks {', '.join(missing)}, which SMAC's interface has"
             )
         self.env = env
-        self.limit = int(how.limit)
+        self.limit = int(options.limit)
         self.taken = 0  # steps of this episode
         self.alive = np.zeros(0, bool)
         self.informs = False  # it has ever told anything in its info
         self.info: Mapping[str, Any] = {}  # of the last step
         info = env.get_env_info()
         obs, state = (int(np.prod(info[shape])) for shape in ("obs_shape", "state_shape"))
-        self.unseen = how.unseen
+        self.unseen = options.unseen
         state = state if self.unseen is None else 0
         agents = tuple(f"{TEAM}_{i}" for i in range(int(info["n_agents"])))
         self.teams = {TEAM: Spec(agents, obs, state, Discrete(int(info["n_actions"])))}
-        self.said = Said(env, how, self.teams)
-        self.metrics = self.said.names or ((WON,) if how.asked is None else ())
+        self.said = Said(env, options, self.teams)
+        self.metrics = self.said.names or ((WON,) if options.asked is None else ())
 
     def reset(self, seed: int) -> MatchStep:
         """Open a battle, from this seed if the environment takes one: SMAC itself takes one only
@@ -63,7 +63,7 @@ class SmacMatch:
             if _takes(getattr(self.env, "seed", None)):
                 self.env.seed(seed)
             self.env.reset()
-        return self._moment(0.0, ended=False, over=False)
+        return self._match_step(0.0, ended=False, over=False)
 
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         """One step; the dead do nothing, which is action 0."""
@@ -89,7 +89,7 @@ class SmacMatch:
         self.informs |= bool(info)
         self.info = info
         ended = bool(terminated) and not info.get("episode_limit", False)
-        return self._moment(float(reward), ended, bool(terminated) or self.taken == self.limit)
+        return self._match_step(float(reward), ended, bool(terminated) or self.taken == self.limit)
 
     def episode_metrics(self) -> dict[str, float]:
         """As was asked for, or whether the battle was won, as SMAC tells it."""
@@ -107,7 +107,7 @@ class SmacMatch:
         with contextlib.suppress(AttributeError, NotImplementedError):
             self.env.close()
 
-    def _moment(self, reward: float, ended: bool, over: bool) -> MatchStep:
+    def _match_step(self, reward: float, ended: bool, over: bool) -> MatchStep:
         spec = self.teams[TEAM]
         masks = zip(spec.agents, self.env.get_avail_actions(), strict=True)
         legal = np.stack([rules.allowed(mask, agent, spec.action.size) for agent, mask in masks])

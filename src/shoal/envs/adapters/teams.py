@@ -1,7 +1,7 @@
-"""Who plays in which team, and what each team is told: the part all adapters share.
+"""Agents in their teams: the part that all adapters share.
 
-An adapter collects what its environment says at an instant, by agent, in a `EnvStep`; its `Roster`
-makes the teams' glances of it. Agents are found by name in a fixed order, never by their place
+An adapter collects what its environment returns, by agent, in an `EnvStep`; its `Roster` splits it
+into one `TeamStep` per team. Agents are found by name in a fixed order, never by their place
 among those that live.
 """
 
@@ -124,31 +124,33 @@ class Roster:
         }
         return {seat.agent: seat.writer.write(rows[seat.team][seat.place]) for seat in seats}
 
-    def moment(self, news: EnvStep, state: np.ndarray | None = None) -> MatchStep:
-        """What every team is told of an instant."""
-        teams = {team: self._glance(team, line, news) for team, line in self.lines.items()}
-        return MatchStep(teams, self._joined(teams) if state is None else state, news.over)
+    def match_step(self, env_step: EnvStep, state: np.ndarray | None = None) -> MatchStep:
+        """The `MatchStep` of an `EnvStep`."""
+        teams = {team: self._team_step(team, line, env_step) for team, line in self.lines.items()}
+        return MatchStep(teams, self._joined(teams) if state is None else state, env_step.over)
 
-    def _glance(self, team: str, line: list[Seat], news: EnvStep) -> TeamStep:
+    def _team_step(self, team: str, line: list[Seat], env_step: EnvStep) -> TeamStep:
         spec = self.teams[team]
         legal = self.legal[team].copy()
         obs = np.zeros((spec.n, spec.obs), np.uint8 if spec.pixels else np.float32)
-        alive = [seat.agent in news.alive for seat in line]
+        alive = [seat.agent in env_step.alive for seat in line]
         for seat, present in zip(line, alive, strict=True):
             agent = seat.agent
             # alone: what it sees is its last
-            cut = not present and news.discounts.get(agent, 0.0) > 0
-            if agent in news.obs and (present or cut or (news.over and agent in news.discounts)):
-                obs[seat.place, : seat.reader.size] = seat.reader.read(news.obs[agent])
-            if (present or cut) and agent in news.masks and isinstance(seat.writer, Choice):
+            cut = not present and env_step.discounts.get(agent, 0.0) > 0
+            if agent in env_step.obs and (
+                present or cut or (env_step.over and agent in env_step.discounts)
+            ):
+                obs[seat.place, : seat.reader.size] = seat.reader.read(env_step.obs[agent])
+            if (present or cut) and agent in env_step.masks and isinstance(seat.writer, Choice):
                 legal[seat.place, : seat.writer.size] = _allowed(
-                    seat, news.masks[agent], cut or news.over
+                    seat, env_step.masks[agent], cut or env_step.over
                 )
         # The reward of the step it left with is an agent's last; only who checks environments wants
         # to see others.
-        paid = [seat.agent in news.discounts or seat.reader.strict for seat in line]
+        paid = [seat.agent in env_step.discounts or seat.reader.strict for seat in line]
         rewards = [
-            news.rewards.get(seat.agent, 0.0) if due else 0.0
+            env_step.rewards.get(seat.agent, 0.0) if due else 0.0
             for seat, due in zip(line, paid, strict=True)
         ]
         reward = np.array(
@@ -159,7 +161,9 @@ class Roster:
             legal=legal,
             alive=np.array(alive),
             reward=reward,
-            discount=np.array([news.discounts.get(seat.agent, 0.0) for seat in line], np.float32),
+            discount=np.array(
+                [env_step.discounts.get(seat.agent, 0.0) for seat in line], np.float32
+            ),
         )
 
     def _joined(self, teams: dict[str, TeamStep]) -> np.ndarray:

@@ -33,7 +33,7 @@ class ToPettingZoo(ParallelEnv):
         size = next(iter(match.teams.values())).state
         self.state_space = spaces.Box(-np.inf, np.inf, (size,), np.float32)
         self.seeds = np.random.default_rng()
-        self.now = MatchStep({}, np.zeros(size, np.float32), True)
+        self.instant = MatchStep({}, np.zeros(size, np.float32), True)
 
     def observation_space(self, agent: str) -> spaces.Space:
         return self.observation_spaces[agent]
@@ -44,28 +44,28 @@ class ToPettingZoo(ParallelEnv):
     def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict, dict]:
         if seed is not None:
             self.seeds = np.random.default_rng(seed)
-        self.now = self.match.reset(int(self.seeds.integers(2**31)) if seed is None else seed)
+        self.instant = self.match.reset(int(self.seeds.integers(2**31)) if seed is None else seed)
         self.agents = [agent for agent in self.places if self._of(agent, "alive")]
         return self._obs(self.agents), self._infos(self.agents)
 
     def step(self, actions: dict[str, Any]) -> tuple[dict, dict, dict, dict, dict]:
         if not self.agents:
             return {}, {}, {}, {}, {}
-        self.now = self.match.step(self._inward(actions))
+        self.instant = self.match.step(self._inward(actions))
         present = [
             a
             for a in self.places
             if a in self.agents or self._of(a, "alive") or self._of(a, "reward")
         ]
-        left = {a for a in self.agents if self.now.over or not self._of(a, "alive")}
+        left = {a for a in self.agents if self.instant.over or not self._of(a, "alive")}
         terminated = {agent: agent in left and not self._of(agent, "discount") for agent in present}
         truncated = {agent: agent in left and not terminated[agent] for agent in present}
-        self.agents = [a for a in present if self._of(a, "alive") and not self.now.over]
+        self.agents = [a for a in present if self._of(a, "alive") and not self.instant.over]
         rewards = {agent: float(self._of(agent, "reward")) for agent in present}
         return self._obs(present), rewards, terminated, truncated, self._infos(present)
 
     def state(self) -> np.ndarray:
-        return self.now.state
+        return self.instant.state
 
     def render(self) -> np.ndarray:
         return self.match.render()
@@ -93,8 +93,8 @@ class ToPettingZoo(ParallelEnv):
 
     def _of(self, agent: str, field: str) -> Any:
         team, place = self.places[agent]
-        glance: TeamStep = self.now.teams[team]
-        return getattr(glance, field)[place]
+        seen: TeamStep = self.instant.teams[team]
+        return getattr(seen, field)[place]
 
     def _obs(self, agents: list[str]) -> dict[str, np.ndarray]:
         shapes = {agent: self.observation_spaces[agent].shape or () for agent in agents}

@@ -1,4 +1,4 @@
-"""How a game on the host breaks, and when that is too often."""
+"""Faults of games on the host, and the error when there are too many."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...errors import ShoalError
 
 
 class Fault(NamedTuple):
-    """How a match broke."""
+    """Where and how a match broke."""
 
     env: str
     game: int
@@ -30,7 +30,7 @@ class Fault(NamedTuple):
 
 
 class TooManyFaults(ShoalError):
-    """An environment broke more often than can be borne."""
+    """Raised when an environment broke more often than is tolerated."""
 
     exit_code = 1
     reason = "too many faults"

@@ -1,10 +1,9 @@
-"""The guard of a worker process: whatever the environment does in there, nothing of it stays
-behind.
+"""The guard of a worker process: it ends the worker and all that the environment has started.
 
-The process that is started forks before it has imported anything. Its child plays; the parent is
-the guard, which ends the child and all that the child has started, also what went into a session of
-its own, when the child ends, when it is told to, or when whoever started it is gone. Then it ends
-as the child did.
+The process that we start forks before it has imported anything. Its child plays; the parent is the
+guard. When the child ends, when we tell it to, or when we are gone, the guard kills the child and
+all that the child has started, also processes in a session of their own. Then it ends with the
+child's exit code or signal.
 """
 
 from __future__ import annotations
@@ -21,26 +20,26 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-CLOSING = 2.0  # seconds a worker has to end by itself when it is asked to
-LEAVING = 0.5  # and what it has started, once it has ended
-SWEEPING = 5.0  # after so long what cannot be ended is left
-# of Linux's prctl
+# in seconds
+CLOSING = 2.0  # for a worker to end by itself when it is asked to
+LEAVING = 0.5  # for what it has started to end, once it has ended
+SWEEPING = 5.0  # until we give up on what cannot be killed
+# options of Linux's prctl
 DEATH_SIGNAL = 1
 SUBREAPER = 36
-FORWARDED = signal.SIGUSR1  # where is it? (`watched.py`)
+FORWARDED = signal.SIGUSR1  # asks a worker for its stack (`watched.py`)
 
 
 def die_with(parent: int) -> None:
-    """Even while an environment hangs: Linux kills us when the parent's thread that started us is
-    gone."""
+    """Ask Linux to kill this process when the thread that started it ends."""
     _prctl(DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(1)
 
 
 def fork(orders: int, answers: int) -> None:
-    """Return in a child of this process; here stand guard until it and its own have ended, and end
-    likewise."""
+    """Fork: return in the child, and stand guard in the parent until the child and all it started
+    have ended; then end as the child did."""
     _prctl(SUBREAPER, 1)  # children whose parents have gone become ours
     guard = Guard(orders)
     me = os.getpid()
@@ -55,7 +54,7 @@ def fork(orders: int, answers: int) -> None:
 
 
 class Guard:
-    """Stands between whoever started us and the child that plays."""
+    """The parent of the child that plays."""
 
     HEARD = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, FORWARDED)
 
@@ -70,11 +69,11 @@ class Guard:
             signal.signal(number, self._hear)
 
     def stand(self, answers: int) -> NoReturn:
-        """Until the child has ended."""
+        """Watch the child until it has ended, then end likewise."""
         status = self._watch()
         left = self._sweep(0.0 if self.told else LEAVING)
         if left:
-            with contextlib.suppress(OSError):  # nobody listens any more
+            with contextlib.suppress(OSError):  # nobody reads it any more
                 os.write(answers, json.dumps({"left": left}).encode() + b"\n")
         code = os.waitstatus_to_exitcode(status)
         if code < 0:
@@ -85,7 +84,7 @@ class Guard:
         os._exit(code if code >= 0 else 1)
 
     def _watch(self) -> int:
-        """The child's status, once it has ended: by itself, or because it had to."""
+        """Wait until the child has ended, by itself or killed here; its status."""
         poll = select.poll()
         poll.register(self.bell, select.POLLIN)
         poll.register(self.orders, 0)  # whether it is closed, not what it says
@@ -108,7 +107,7 @@ class Guard:
                     end = time.monotonic() + CLOSING
 
     def _sweep(self, patience: float) -> list[str]:
-        """End what the child has left, if it does not end by itself; what that was."""
+        """Kill what the child has left running after `patience` seconds; return its names."""
         since = time.monotonic()
         left = []
         while there := self._there():
@@ -138,8 +137,7 @@ class Guard:
 
 
 def descendants(pid: int) -> dict[int, str]:
-    """The processes that a process has started, and those that they have, by number: their names.
-    Only on Linux."""
+    """Names of the processes below a process, by process id. Only on Linux."""
     parents = {}
     names = {}
     for place in Path("/proc").glob("[0-9]*"):

@@ -37,8 +37,8 @@ class MatchStep(NamedTuple):
 
 
 class Match(Protocol):
-    """One game on the host. One that says metrics has also `metrics`, their names, and
-    `episode_metrics()`, a number by each name, asked for at the instant that ends an episode."""
+    """One game on the host. One with metrics has also `metrics`, their names, and
+    `episode_metrics()`, a number by name, called at the instant that ends an episode."""
 
     teams: dict[str, Spec]
 
@@ -56,39 +56,38 @@ class Match(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Free what it holds."""
         ...
 
 
 class Lineup(NamedTuple):
-    """What is agreed on once about an environment."""
+    """Teams and metrics of an environment, which must be the same in every match."""
 
     teams: dict[str, Spec]  # who plays
-    metrics: tuple[str, ...]  # what it says about an episode, by name
+    metrics: tuple[str, ...]  # names
 
 
 class Broken(Exception):
-    """A match that does not keep the contract; the message says what it broke and for whom."""
+    """Raised when a match breaks the contract; the message says which rule, and for whom."""
 
 
 class Mismatch(ShoalError):
-    """A match that is not played by those who were agreed on: nothing that it shows could be told
-    apart."""
+    """Raised when a match has other teams or metrics than were agreed on."""
 
 
 @dataclass(frozen=True)
 class Hosted:
-    """An environment on the host, by its id: who plays, and how to open a match of it."""
+    """An environment on the host by its id: its teams, its metrics, and how to open a match."""
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
-    # who plays, where that is known already
+    # the teams, where they are known already
     told: dict[str, Spec] | None = field(default=None, compare=False)
-    draws: bool = False  # its matches can be looked at
-    # a process of its own tells who plays, not this one
+    draws: bool = False  # its matches can be rendered
+    # a watched process finds out the teams, not this one
     watched: bool = field(default=False, compare=False)
-    patience: float = field(default=60.0, compare=False)  # seconds that it has for that
-    # its metrics, where they are known already; none if only who plays is
+    patience: float = field(default=60.0, compare=False)  # seconds that this may take
+    # its metrics, where they are known already; none if only the teams are
     said: tuple[str, ...] | None = field(default=None, compare=False)
 
     @cached_property
@@ -97,7 +96,7 @@ class Hosted:
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
-        """The names of what it says about an episode."""
+        """Names of the metrics of an episode."""
         if self.said is None and not self.told:
             return self._lineup.metrics
         return self.said or ()
@@ -107,8 +106,7 @@ class Hosted:
         return self.try_out()
 
     def try_out(self) -> Lineup:
-        """Open a match and close it again: who plays, and what is said. One that is to be drawn
-        must show a picture."""
+        """Teams and metrics of a match that is opened, rendered if it `draws`, and closed again."""
         from .watched import probe
 
         if self.watched:
@@ -121,8 +119,7 @@ class Hosted:
 
     @property
     def stateless(self) -> Hosted:
-        """The same for those who do not look at its state, which may be slow to make: it has
-        none."""
+        """The same environment without a state, which may be slow to compute."""
         return replace(
             self,
             options=self.options | {"state": None},
@@ -131,7 +128,7 @@ class Hosted:
         )
 
     def open(self) -> Match:
-        """A match, played by those who were told of before."""
+        """A match; it must have the teams that are known already."""
         from ..adapters import open_match
 
         match = open_match(self.name, self.options, self.draws)
@@ -140,14 +137,13 @@ class Hosted:
         return match
 
     def seen(self, match: Match) -> Lineup:
-        """Who plays in a match, if it can be learnt from, and what it says; one that is to be drawn
-        is."""
+        """Teams and metrics of a match; refuse one without observations, or that should be
+        rendered and fails."""
         for team, spec in match.teams.items():
             if not spec.obs:
                 raise ShoalError(
                     f"{self.name} shows team {team!r} nothing at all (observations of size 0):"
-                    f" give its agents at"
-                    " least one number to see, such as a 0"
+                    " give its agents at least one number to see, such as a 0"
                 )
         if self.draws:
             try:
@@ -164,28 +160,27 @@ class Hosted:
 
     def _compare(self, match: Match) -> None:
         found = _stateless(match.teams) if self.options.get("state", True) is None else match.teams
-        what = unlike(self.teams, found) or _unsaid(self.metrics, _metrics(match))
+        what = why_unequal(self.teams, found) or _missing(self.metrics, _metrics(match))
         if what:
             close(match)
             raise Mismatch(
                 f"{self.name} is not the same each time it is made: {what}; agents, their order"
-                f" and their spaces"
-                " must be fixed (a set has no order)"
+                " and their spaces must be fixed (a set has no order)"
             )
 
 
 def close(match: Match) -> None:
-    """It may be broken: what closing it says does not matter."""
+    """Close a match that may be broken; ignore its errors."""
     with contextlib.suppress(Exception, SystemExit):
         match.close()
 
 
 def measured(match: Match, names: Sequence[str]) -> list[float]:
-    """What a match says about the episode that has just ended, in the order of these names."""
+    """Metrics of the episode that has just ended, in the order of `names`."""
     if not names:
         return []
     if not callable(getattr(match, "episode_metrics", None)):
-        raise Broken("it declares metrics and has no episode_metrics(), which says them: write one")
+        raise Broken("it declares metrics and has no episode_metrics(): write one")
     said = match.episode_metrics()  # type: ignore[attr-defined]
     if not isinstance(said, Mapping):
         raise Broken(f"episode_metrics must give a dictionary by name, not {said!r}"[:300])
@@ -194,7 +189,10 @@ def measured(match: Match, names: Sequence[str]) -> list[float]:
 
 def _measured(said: Mapping[str, Any], name: str) -> float:
     if name not in said:
-        raise Broken(f"the metric {name!r} was declared and is not said at the end of an episode")
+        raise Broken(
+            f"the metric {name!r} was declared and is missing at the end of an episode:"
+            " let episode_metrics return it"
+        )
     value = np.asarray(said[name])
     if value.size != 1 or value.dtype.kind not in "biuf":
         raise Broken(f"the metric {name!r} must be one number, not {said[name]!r}"[:300])
@@ -209,19 +207,18 @@ def _metrics(match: Match) -> Any:
     return getattr(match, "metrics", ())
 
 
-def _unsaid(agreed: Sequence[str], found: Sequence[str]) -> str:
-    """The first metric that was agreed on and is not said now; it may say more."""
+def _missing(agreed: Sequence[str], found: Sequence[str]) -> str:
+    """Say which metric was agreed on and is missing now; there may be new ones."""
     missing = [name for name in agreed if name not in found]
-    return f"it does not say the metric {missing[0]!r} any more" if missing else ""
+    return f"the metric {missing[0]!r} is missing now" if missing else ""
 
 
-def unlike(agreed: dict[str, Spec], found: dict[str, Spec]) -> str:
-    """The first thing in which those who play are not those who were agreed on; empty if there is
-    none."""
+def why_unequal(agreed: dict[str, Spec], found: dict[str, Spec]) -> str:
+    """The first difference between the teams agreed on and those found; empty if there is none."""
     if list(agreed) != list(found):
         return f"it has the teams {', '.join(found)}, where it had {', '.join(agreed)}"
     for team, spec in agreed.items():
-        # others may be older than what they tell
+        # what is not compared may be missing in older runs
         for fact in (each for each in fields(spec) if each.compare):
             name = fact.name
             told = getattr(spec, fact.name)
@@ -255,10 +252,10 @@ def _stateless(teams: dict[str, Spec]) -> dict[str, Spec]:
 
 
 def to_json(teams: dict[str, Spec]) -> dict[str, Any]:
-    """Who plays, as plain JSON values."""
+    """Teams as plain JSON values."""
     return {team: spec.to_json() for team, spec in teams.items()}
 
 
 def from_json(plain: dict[str, Any]) -> dict[str, Spec]:
-    """What `to_json` wrote."""
+    """Teams from what `to_json` wrote."""
     return {team: Spec.from_json(spec) for team, spec in plain.items()}

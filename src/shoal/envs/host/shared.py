@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+import tempfile
 from collections.abc import Sequence
 from typing import IO
 
 import numpy as np
 
+from ...errors import ShoalError
 from ...types import Discrete, Spec
 
-METRICS = "metrics"  # the array of what environments say; no team's has a name without a slash
+METRICS = "metrics"  # name of the metrics array; names of team arrays contain a slash
+FAST = "/dev/shm"  # memory that looks like a folder
+# errors of a folder that is full
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM)
 
 
 def layout(
@@ -27,7 +33,7 @@ def layout(
         "episode": ((games,), np.int64),  # how many have been opened
         "taken": ((games,), np.int64),  # steps of the one under way
         "busy": ((games,), np.bool_),  # it is being stepped right now
-        "making": ((games,), np.bool_),  # it is being made right now
+        "creating": ((games,), np.bool_),  # its environment is being created right now
         "shown": ((games,), np.bool_),  # it is to be drawn
     }
     if metrics:  # of the episode that ended last, in the order of their names
@@ -72,3 +78,25 @@ def room(teams: dict[str, Spec], games: int, metrics: Sequence[str] = ()) -> int
 
 def _bytes(shape: tuple[int, ...], kind: type) -> int:
     return -(-int(np.prod(shape)) * np.dtype(kind).itemsize // 64) * 64  # no two in one cache line
+
+
+def reserve(size: int) -> IO[bytes]:
+    """A file of `size` zeros that has no name, in memory if there is room."""
+    folders = [*([FAST] if os.path.isdir(FAST) else []), tempfile.gettempdir()]
+    for folder in folders:
+        memory = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 open until the arena is closed
+        try:
+            memory.truncate(size)
+            # else a full folder would end us when it is written to
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(memory.fileno(), 0, size)
+            return memory
+        except OSError as error:
+            memory.close()
+            if error.errno not in FULL:
+                raise
+    raise ShoalError(
+        f"the games need {size / 1e6:.3g} MB that their processes share, and"
+        f" {' and '.join(folders)} have no room for them: lower games or eval_episodes, or set"
+        " TMPDIR to a folder that has"
+    )

@@ -1,10 +1,7 @@
-"""The contract of a game on the host, and the table that plays several of them.
+"""Plays several matches and keeps the promises of the stream (`types.py`).
 
-A `Match` is one game in plain Python and numpy, as an adapter makes it from somebody's environment.
-A `Table` plays some matches side by side and keeps the promises of the stream (`types.py`) for
-them: it opens a match anew on the step after its end, gives every episode its own seed, and when a
-match breaks it says how, makes it anew and goes on. Nothing here needs JAX: this is what the worker
-processes run.
+A `Table` opens a match (`match.py`) anew on the step after its end and gives every episode its own
+seed. When a match breaks, it reports the fault, creates the match anew and goes on.
 """
 
 from __future__ import annotations
@@ -27,10 +24,11 @@ from .shared import METRICS
 
 WORDS = {"obs": "observation"}  # what a user calls a field
 TRIES = 5  # to open a match again after it broke
+PackedPicture = tuple[int, tuple[int, ...], str]  # game, shape, and compressed bytes as base64
 
 
 def seed_of(run: int, game: int, episode: int) -> int:
-    """The seed of an episode: whoever plays the game, it is the same."""
+    """The seed of an episode, the same whichever worker plays it."""
     return int(np.random.SeedSequence((run, game, episode)).generate_state(1)[0] % 2**31)
 
 
@@ -45,15 +43,14 @@ class Table:
         self.seed = seed
         self.matches: dict[int, Match] = {}
         self.owner = os.getpid()
-        self.watched = arrays["state"].size > 0
+        self.keeps_state = arrays["state"].size > 0
         self.sides = [
             (team, spec, [arrays[f"{team}/{name}"] for name in TeamStep._fields])
             for team, spec in env.teams.items()
         ]
 
     def step(self) -> list[Fault]:
-        """One step of every match; one that has ended, or has not been opened yet, opens an episode
-        instead."""
+        """Step every match, or open an episode of it if none is under way; return the faults."""
         faults = []
         for game in self.games:
             self.arrays["busy"][game] = True
@@ -61,8 +58,8 @@ class Table:
             self.arrays["busy"][game] = False
         return faults
 
-    def draw(self) -> list[tuple[int, tuple[int, ...], str]]:
-        """Of every match that is shown: its game, and its picture's shape and packed bytes."""
+    def render(self) -> list[PackedPicture]:
+        """Pictures of the matches that are marked as `shown`."""
         pictures = []
         for game in self.games:
             if self.arrays["shown"][game]:
@@ -86,15 +83,15 @@ class Table:
         fault = None
         for _ in range(TRIES):
             try:
-                moment = self._open(game) if fresh else self._advance(game)
+                instant = self._open(game) if fresh else self._advance(game)
                 self._end_strays()
-                self._write(game, moment, fresh)
-                if moment.over and self.metrics:
+                self._write(game, instant, fresh)
+                if instant.over and self.metrics:
                     self.arrays[METRICS][game] = measured(self.matches[game], self.metrics)
                 return
             except BaseException as error:  # also SystemExit, and what compiled languages raise
                 self._end_strays()
-                if isinstance(error, KeyboardInterrupt | Mismatch) or self._cannot(error):
+                if isinstance(error, KeyboardInterrupt | Mismatch) or self._is_missing(error):
                     raise
                 fault = self._fault(game, error)
             yield fault
@@ -107,13 +104,13 @@ class Table:
         )
 
     def _end_strays(self) -> None:
-        """End here if an environment has forked and this is its child: what it writes would be
-        written twice."""
+        """End this process if it is an environment's forked child, which would write everything a
+        second time."""
         if os.getpid() != self.owner:
             os._exit(1)
 
-    def _cannot(self, error: BaseException) -> bool:
-        """Whether it says that there is no such environment, before any has been seen."""
+    def _is_missing(self, error: BaseException) -> bool:
+        """Whether there is no such environment: the very first opening raised a `ShoalError`."""
         unseen = not self.matches and self.arrays["episode"][self.games].max() <= 1
         return isinstance(error, ShoalError) and bool(unseen)
 
@@ -121,11 +118,11 @@ class Table:
         self.arrays["episode"][game] += 1
         self.arrays["taken"][game] = 0
         if game not in self.matches:
-            self.arrays["making"][game] = True
+            self.arrays["creating"][game] = True
             try:
                 self.matches[game] = self.env.open()
             finally:
-                self.arrays["making"][game] = False
+                self.arrays["creating"][game] = False
         return self.matches[game].reset(self._seed(game))
 
     def _advance(self, game: int) -> MatchStep:
@@ -155,21 +152,22 @@ class Table:
         )
         return Fault(self.env.name, game, *about, "".join(lines))
 
-    def _write(self, game: int, moment: MatchStep, first: bool) -> None:
+    def _write(self, game: int, instant: MatchStep, first: bool) -> None:
         for team, spec, places in self.sides:
-            glance = moment.teams[team]
-            for name, place, value in zip(TeamStep._fields, places, glance, strict=True):
+            seen = instant.teams[team]
+            for name, place, value in zip(TeamStep._fields, places, seen, strict=True):
                 self._put(place, game, value, f"the {WORDS.get(name, name)} of", spec.agents)
-            if isinstance(spec.action, Discrete) and not glance.legal.all():
-                stuck = glance.alive & ~glance.legal.any(-1)
+            if isinstance(spec.action, Discrete) and not seen.legal.all():
+                stuck = seen.alive & ~seen.legal.any(-1)
                 if stuck.any():
                     raise Broken(
-                        f"{spec.agents[int(stuck.argmax())]} is alive and has no legal action"
+                        f"{spec.agents[int(stuck.argmax())]} is alive and has no legal action:"
+                        " allow it at least one"
                     )
-        if self.watched:
-            self._put(self.arrays["state"], game, moment.state, "the state", ())
+        if self.keeps_state:
+            self._put(self.arrays["state"], game, instant.state, "the state", ())
         self.arrays["first"][game] = first
-        self.arrays["over"][game] = moment.over
+        self.arrays["over"][game] = instant.over
 
     def _put(
         self, place: np.ndarray, game: int, value: np.ndarray, what: str, agents: tuple[str, ...]
@@ -189,6 +187,6 @@ class Table:
 
 
 def _finite(numbers: np.ndarray) -> bool:
-    """Whether all are; their squares tell it in one call, unless some are huge."""
+    """Whether all numbers are finite. A sum of squares is the fast test; huge ones overflow it."""
     flat = numbers.reshape(-1)
     return math.isfinite(flat.dot(flat)) or bool(np.isfinite(flat).all())

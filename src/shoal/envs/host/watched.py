@@ -1,8 +1,8 @@
-"""A process of its own for somebody's environment, and we who watch it: it may raise, hang, exit or
-crash there.
+"""A process for somebody's environment, watched from here: whether it raises, hangs, exits or
+crashes, Shoal goes on.
 
-It is a plain `python -m shoal.envs.host.worker`, so that nothing is forked under JAX, nothing is
-pickled, and a user's script is not run again. It is told what to do as JSON, takes orders of one
+It is a plain `python -m shoal.envs.host.worker_main`, so that nothing is forked under JAX, nothing
+is pickled, and a user's script is not run again. It reads its task as JSON, takes orders of one
 byte and answers with lines of JSON.
 """
 
@@ -26,22 +26,23 @@ from ...errors import ShoalError
 from .guard import CLOSING, FORWARDED
 from .match import Lineup, from_json
 
-WAKING = 120.0  # seconds until a process is ready, which takes one where a machine is not busy
-STARTING = 120.0  # that making an environment may take, or more if patience is longer
-PARTING = 10.0  # that a process may take to end which has nothing more to say
-GLANCE = 0.2  # seconds after which we look whether we are to stop
-CHATTER = 2**20  # bytes that are kept of what a worker complains
+# in seconds
+WAKING = 120.0  # until a process is ready; one second where a machine is not busy
+STARTING = 120.0  # to create an environment, or more if patience is longer
+PARTING = 10.0  # for a process to end after its last answer
+POLL = 0.2  # between two looks whether the run is stopping
+STDERR = 2**20  # bytes that are kept of a process's stderr
 OURS = str(Path(__file__).parent.parent)
-# as faulthandler writes it, the innermost first
+# a line of a stack as faulthandler writes it, the innermost call first
 FRAME = re.compile(r'^  File "(.*)", line \d+ in (.*)$', re.M)
 
 
 class Halted(KeyboardInterrupt):
-    """Something was given up, as it was asked to."""
+    """Raised when waiting is abandoned because the run is stopping."""
 
 
 class Lost(Exception):
-    """A process that will answer no more."""
+    """Raised when a process has ended or hangs: it will answer no more."""
 
     def __init__(self, end: str, seconds: float = 0.0, call: str = ""):
         self.end = end
@@ -56,20 +57,20 @@ def never() -> bool:
     return False
 
 
-def making(patience: float) -> float:
-    """Seconds that making an environment may take."""
+def creation_patience(patience: float) -> float:
+    """Seconds that creating an environment may take."""
     return max(STARTING, patience)
 
 
 class Watched:
-    """Such a process. On Linux it ends, with all that it has started, however we end."""
+    """A watched process. On Linux it ends, with all that it has started, however we end."""
 
     def __init__(self, about: dict[str, Any], share: Sequence[int] = ()):
         (orders, self.orders) = os.pipe()
         (self.answers, answers) = os.pipe()
         self.pipes = [self.orders, self.answers]
         self.heard = b""
-        self.complaints: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115 open until it ends
+        self.stderr: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115 open until it ends
         self.process: subprocess.Popen | None = None
         try:
             with tempfile.TemporaryFile() as words:  # they may be more than a command line takes
@@ -77,11 +78,11 @@ class Watched:
                 words.seek(0)
                 self.process = subprocess.Popen(
                     # -P: no import from this folder
-                    [sys.executable, "-P", "-m", "shoal.envs.host.worker"],
+                    [sys.executable, "-P", "-m", "shoal.envs.host.worker_main"],
                     pass_fds=(*share, orders, answers),
                     stdin=words,
                     stdout=subprocess.DEVNULL,  # what environments print is of no use to anyone
-                    stderr=self.complaints,
+                    stderr=self.stderr,
                     start_new_session=True,  # Ctrl-C is for us, who then close the pipe
                     env=os.environ
                     | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
@@ -100,12 +101,12 @@ class Watched:
         self.end(0.0)
 
     def ready(self, halted: Callable[[], bool] = never) -> None:
-        """Wait for it: before, nothing of the environment is there."""
+        """Wait until it runs; nothing of the environment has been imported by then."""
         self.answer(lambda: WAKING, halted=halted)
 
     def order(self, what: bytes) -> None:
-        """Tell it to do something."""
-        with contextlib.suppress(BrokenPipeError):  # it is dead, as its answer will say
+        """Send it an order of one byte."""
+        with contextlib.suppress(BrokenPipeError):  # it is dead, as `answer` will find
             os.write(self.orders, what)
 
     def answer(
@@ -114,11 +115,11 @@ class Watched:
         pulse: Callable[[], Any] = lambda: None,
         halted: Callable[[], bool] = never,
     ) -> Any:
-        """What it says next. It may be silent for so long, and longer if its pulse changes
-        meanwhile."""
+        """Wait for its next answer: `patience()` seconds, and again so long each time that `pulse`
+        has changed meanwhile."""
         line = self._line(patience, pulse, halted)
-        if os.fstat(self.complaints.fileno()).st_size > CHATTER:
-            self.complaints.truncate(0)
+        if os.fstat(self.stderr.fileno()).st_size > STDERR:
+            self.stderr.truncate(0)
         said = json.loads(line)
         if isinstance(said, dict) and "error" in said:
             error = ShoalError(said["error"])
@@ -127,19 +128,19 @@ class Watched:
             raise error
         return said
 
-    def said(self, since: int = 0) -> str:
-        """The last it complained, from that byte on."""
-        self.complaints.seek(since)
-        return self.complaints.read().decode(errors="replace")[-2000:]
+    def stderr_tail(self, since: int = 0) -> str:
+        """The tail of its stderr, from byte `since` on."""
+        self.stderr.seek(since)
+        return self.stderr.read().decode(errors="replace")[-2000:]
 
-    def leave(self) -> None:
-        """Let it go: it ends by itself, or its guard makes it, soon."""
+    def dismiss(self) -> None:
+        """Close its pipes: it ends by itself, or its guard ends it, soon."""
         while self.pipes:
             os.close(self.pipes.pop())
 
     def end(self, grace: float = CLOSING) -> None:
-        """Make it end with all that it has started, at once or after it could do so by itself."""
-        self.leave()
+        """End it with all that it has started, after `grace` seconds to end by itself."""
+        self.dismiss()
         if self.process:
             try:
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -147,10 +148,10 @@ class Watched:
             finally:  # also after Ctrl-C
                 self._finish(self.process)
                 self.process = None
-        self.complaints.close()
+        self.stderr.close()
 
     def _finish(self, process: subprocess.Popen) -> None:
-        process.terminate()  # its guard sweeps up
+        process.terminate()  # its guard ends the rest
         try:
             process.wait(CLOSING)
         except subprocess.TimeoutExpired:
@@ -165,11 +166,11 @@ class Watched:
         asked = 0.0
         while b"\n" not in self.heard:
             if select.select(
-                [self.answers], [], [], min(max(since + patience() - time.monotonic(), 0.0), GLANCE)
+                [self.answers], [], [], min(max(since + patience() - time.monotonic(), 0.0), POLL)
             )[0]:
                 more = os.read(self.answers, 65536)
                 if not more:
-                    raise Lost(self._epitaph())
+                    raise Lost(self._how_it_ended())
                 self.heard += more
                 continue
             now = time.monotonic()
@@ -179,24 +180,24 @@ class Watched:
                     raise Halted
             if now - since >= patience():
                 if was == pulse():
-                    raise self._silence(patience())
+                    raise self._hangs(patience())
                 was = pulse()
                 since = now
         line, _, self.heard = self.heard.partition(b"\n")
         return line
 
-    def _silence(self, seconds: float) -> Lost:
-        """Where it is while it says nothing: asked for, it writes it to its complaints."""
+    def _hangs(self, seconds: float) -> Lost:
+        """Ask a process that hangs for its stack, which it writes to its stderr."""
         assert self.process, "it was never started"
-        before = os.fstat(self.complaints.fileno()).st_size
+        before = os.fstat(self.stderr.fileno()).st_size
         end = time.monotonic() + CLOSING
         self.process.send_signal(FORWARDED)
-        while time.monotonic() < end and not FRAME.search(self.said(before)):
+        while time.monotonic() < end and not FRAME.search(self.stderr_tail(before)):
             time.sleep(0.02)
         time.sleep(0.05)  # for the rest of it
-        return Lost("hangs", seconds, called(self.said(before)))
+        return Lost("hangs", seconds, environment_call(self.stderr_tail(before)))
 
-    def _epitaph(self) -> str:
+    def _how_it_ended(self) -> str:
         assert self.process, "it was never started"
         try:
             code = self.process.wait(CLOSING)
@@ -205,8 +206,8 @@ class Watched:
         return f"ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
 
 
-def called(stack: str) -> str:
-    """The call of ours to an environment that a stack is in, as far as the environment is written
+def environment_call(stack: str) -> str:
+    """The environment's function that we called, according to a stack; empty if it is not written
     in Python."""
     inner = ""
     for file, name in FRAME.findall(stack):
@@ -217,16 +218,15 @@ def called(stack: str) -> str:
 
 
 def probe(name: str, options: dict[str, Any], patience: float, draws: bool = False) -> Lineup:
-    """Who plays in an environment and what it says, as a process of its own tells that opens one
-    and closes it again."""
+    """Teams and metrics of an environment, which a watched process opens and closes again."""
     about = {"task": "probe", "env": name, "options": options, "draws": draws}
     with Watched(about) as process:
         try:
             process.ready()
-            said = process.answer(lambda: making(patience))
+            said = process.answer(lambda: creation_patience(patience))
         except Lost as lost:
-            error = ShoalError(f"{name} cannot be opened: {verdict(lost)}")
-            error.detail = process.said()
+            error = ShoalError(f"{name} cannot be opened: {how_lost(lost)}")
+            error.detail = process.stderr_tail()
             raise error from None
         # it closes the environment, which may be the only one there can be
         with contextlib.suppress(Lost):
@@ -234,9 +234,8 @@ def probe(name: str, options: dict[str, Any], patience: float, draws: bool = Fal
     return Lineup(from_json(said["teams"]), tuple(said["metrics"]))
 
 
-def verdict(lost: Lost, call: str = "its constructor") -> str:
-    """What an environment did with its process; `call` is what it was asked for, if nobody knows
-    better."""
+def how_lost(lost: Lost, call: str = "its constructor") -> str:
+    """One sentence on how the process was lost; `call` if its stack names none."""
     if lost.seconds:
         return f"it does not return from {lost.call or call} within {lost.seconds:g} s"
     return f"it ends the process ({lost.end.removeprefix('ended with ')})"

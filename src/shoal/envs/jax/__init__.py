@@ -1,5 +1,7 @@
 """Games written in JAX by others, on the compiled engine: jaxmarl, gymnax and jumanji.
 
+They may touch `envs.game`, `envs.metrics`, `adapters.teams`, `render` and the records.
+
 Such a package writes one game as two pure functions. `JaxGame` plays many games of it side by side
 and keeps the promises of the stream (`types.py`). It uses the packages' steps *without* their
 automatic resets, so that the view an episode ends with is its own; and where a package says only

@@ -31,8 +31,8 @@ class Seen(NamedTuple):
     over: Array  # [] bool: the episode has ended with this instant
 
 
-class Played(NamedTuple):
-    """Games under way."""
+class JaxState(NamedTuple):
+    """The state of several games."""
 
     world: Any  # the package's own state, every leaf [B,…]
     over: Array  # [B] bool: the episode ended with the last step
@@ -60,13 +60,13 @@ class JaxGame:
         """`[]` by metric: how the one episode that ends with this world went."""
         return {}
 
-    def reset(self, key: Array, games: int) -> tuple[Played, dict[str, View]]:
+    def reset(self, key: Array, games: int) -> tuple[JaxState, dict[str, View]]:
         world, seen = self._open_all(key, games)
-        return Played(world, seen.over), self._views(seen, jnp.ones(games, bool))
+        return JaxState(world, seen.over), self._views(seen, jnp.ones(games, bool))
 
     def step(
-        self, key: Array, state: Played, actions: dict[str, Array]
-    ) -> tuple[Played, dict[str, View]]:
+        self, key: Array, state: JaxState, actions: dict[str, Array]
+    ) -> tuple[JaxState, dict[str, View]]:
         first = state.over
         keys = _keys(key, first.shape[0])
         world, seen = _firm(jax.vmap(self.move)(keys, state.world, actions))
@@ -78,9 +78,9 @@ class JaxGame:
                 late.any(), self._timeless, _as_told, late, keys, state.world, actions, seen
             )
         world, seen = jax.lax.cond(first.any(), self._reopen, _as_played, key, first, (world, seen))
-        return Played(world, seen.over), self._views(seen, first)
+        return JaxState(world, seen.over), self._views(seen, first)
 
-    def measure(self, state: Played) -> dict[str, Array]:
+    def measure(self, state: JaxState) -> dict[str, Array]:
         """`[B]` by metric."""
         return jax.vmap(self.episode_metrics)(state.world)
 
@@ -95,7 +95,7 @@ class JaxGame:
             )
 
     def pictures(
-        self, states: Sequence[Played], actions: Sequence[Any], game: int
+        self, states: Sequence[JaxState], actions: Sequence[Any], game: int
     ) -> Iterator[np.ndarray]:
         """`[H,W,3]` of each instant of an episode of one of the games."""
         from ...render.jax_env import painter

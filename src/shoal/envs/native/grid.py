@@ -1,5 +1,4 @@
-"""What games on a board of cells share: ids that say their options, openings drawn in lots, chance
-without repetition.
+"""Options from ids, resets for several games at once, sampling without replacement.
 
 Cells are counted row by row from the top left, as the packages do. Arrays keep the games axis `B`
 last.
@@ -47,7 +46,9 @@ class GridGame(Game):
         """The options that the id `name/rest` says."""
         found = cls.reads.fullmatch(rest)
         if not found:
-            raise ShoalError(f"there is no game '{cls.name}/{rest}': write {cls.name}/{cls.form}")
+            raise ShoalError(
+                f"there is no game {f'{cls.name}/{rest}'!r}: write {cls.name}/{cls.form}"
+            )
         return cls.meant(**{word: told for word, told in found.groupdict().items() if told})
 
     @classmethod

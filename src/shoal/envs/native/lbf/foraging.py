@@ -33,7 +33,7 @@ LARGEST = 100  # rows or columns
 CROWD = 100  # players or foods
 
 
-class World(NamedTuple):
+class ForagingWorld(NamedTuple):
     """Everything a foraging game remembers."""
 
     place: Array  # [N,2,B] int32 of the players
@@ -157,7 +157,7 @@ class Foraging(GridGame):
 
     # -- the opening -------------------------------------------------------------------------------
 
-    def start(self, key: Array, games: int) -> World:
+    def start(self, key: Array, games: int) -> ForagingWorld:
         key_place, key_level, key_food, key_amount = jax.random.split(key, 4)
         rows, columns = self._region
         cell = distinct(key_place, self.players, rows * columns, games)
@@ -166,7 +166,9 @@ class Foraging(GridGame):
         level = self.min_player_level + below(key_level, np.full(self.players, span), games)
         food, there = self._spread_food(key_food, place)
         amount = jnp.where(there, self._food_levels(key_amount, level), 0)
-        return World(place, level, food, amount, amount.sum(0), jnp.zeros((self.players, games)))
+        return ForagingWorld(
+            place, level, food, amount, amount.sum(0), jnp.zeros((self.players, games))
+        )
 
     def _spread_food(self, key: Array, place: Array) -> tuple[Array, Array]:
         """`[M,2,B]` where food lies, row by row, and `[M,B]` whether there was room for it.
@@ -209,7 +211,7 @@ class Foraging(GridGame):
 
     # -- a step ------------------------------------------------------------------------------------
 
-    def advance(self, key: Array, world: World, actions: dict[str, Array]) -> World:
+    def advance(self, key: Array, world: ForagingWorld, actions: dict[str, Array]) -> ForagingWorld:
         action = actions[TEAM]
         earned, taken = self._loaded(world, action == LOAD)
         target = self._target(world, action)
@@ -229,7 +231,7 @@ class Foraging(GridGame):
     def _stride(self) -> int:
         return self.columns + 2
 
-    def _target(self, world: World, action: Array) -> Array:
+    def _target(self, world: ForagingWorld, action: Array) -> Array:
         """`[N,2,B]` where each player's action leads on the board as it is: food and the edge are
         in the way."""
         step = [
@@ -246,7 +248,7 @@ class Foraging(GridGame):
         )
         return jnp.where((inside & ~blocked)[:, None], ahead, world.place)
 
-    def _loaded(self, world: World, loading: Array) -> tuple[Array, Array]:
+    def _loaded(self, world: ForagingWorld, loading: Array) -> tuple[Array, Array]:
         """`[N,B]` what those who load `[N,B]` earn, and `[M,B]` which food is taken. No cell is
         beside two foods."""
         away = jnp.abs(self._number(world.place)[:, None] - self._number(world.food))
@@ -261,13 +263,13 @@ class Foraging(GridGame):
         gain = jnp.where(loads, jnp.where(taken, worth, -self.penalty), 0.0)
         return reduce(jnp.add, (gain[:, j] for j in range(self.max_num_food))), taken
 
-    def reward(self, world: World) -> dict[str, Array]:
+    def reward(self, world: ForagingWorld) -> dict[str, Array]:
         return {TEAM: world.earned}
 
-    def terminal(self, world: World, clock: Array) -> Array:
+    def terminal(self, world: ForagingWorld, clock: Array) -> Array:
         return (world.amount == 0).all(0)
 
-    def episode_metrics(self, world: World) -> dict[str, Array]:
+    def episode_metrics(self, world: ForagingWorld) -> dict[str, Array]:
         """`food`: the share of all levels that was taken; `won`: whether that is all."""
         left = world.amount.sum(0)
         return {
@@ -277,10 +279,10 @@ class Foraging(GridGame):
 
     # -- what is seen ------------------------------------------------------------------------------
 
-    def observe(self, world: World) -> dict[str, Array]:
+    def observe(self, world: ForagingWorld) -> dict[str, Array]:
         return {TEAM: self._layers(world) if self.grid_observation else self._lists(world)}
 
-    def _lists(self, world: World) -> Array:
+    def _lists(self, world: ForagingWorld) -> Array:
         """`[N,F,B]` row, column and level of food, of oneself, of the others, as far as they are
         seen."""
         corner = jnp.maximum(world.place - self._sight, 0)  # of what a player sees
@@ -310,7 +312,7 @@ class Foraging(GridGame):
         away = jnp.abs(offset)
         return jnp.maximum(away[..., 0, :], away[..., 1, :]) <= reach
 
-    def _layers(self, world: World) -> Array:
+    def _layers(self, world: ForagingWorld) -> Array:
         """`[N,3·K,B]` the `K` cells around each player: levels of players, of food, and where one
         may go."""
         reach = np.arange(-self._sight, self._sight + 1)
@@ -332,7 +334,7 @@ class Foraging(GridGame):
 
     # -- a picture ---------------------------------------------------------------------------------
 
-    def scene(self, world: World, actions: dict[str, np.ndarray]) -> Scene:
+    def scene(self, world: ForagingWorld, actions: dict[str, np.ndarray]) -> Scene:
         """Numbers are levels; a ring is around whoever loads."""
         field = [
             Patch((0, 0), (self.columns, self.rows), "field"),

@@ -1,4 +1,7 @@
-"""The multi-agent particle games, step for step those of the `mpe2` package."""
+"""The multi-agent particle games, step for step those of the `mpe2` package, a file for each.
+
+They may touch `physics` of this room, `envs.game`, `render` and the records.
+"""
 
 from .simple import Simple
 from .simple_adversary import SimpleAdversary

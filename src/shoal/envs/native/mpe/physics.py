@@ -51,7 +51,7 @@ class Landmark(NamedTuple):
     look: str = ""
 
 
-class World(NamedTuple):
+class ParticleWorld(NamedTuple):
     """Everything an MPE game remembers."""
 
     pos: Array  # [N,2,B] of the agents
@@ -113,7 +113,7 @@ class Particles(Game):
             return (MOVES if agent.accel else 0) + agent.words
         return (MOVES if agent.accel else 1) * (agent.words or 1)
 
-    def start(self, key: Array, games: int) -> World:
+    def start(self, key: Array, games: int) -> ParticleWorld:
         key_place, key_goal = jax.random.split(key)
         reach = np.array(
             [1.0] * len(self.agents) + [thing.reach for thing in self.landmarks], np.float32
@@ -125,9 +125,9 @@ class Particles(Game):
         pos, fixed = jnp.split(places, [len(self.agents)])
         goal = jax.random.randint(key_goal, (self.goals, games), 0, max(len(self.landmarks), 1))
         word = jnp.zeros((sum(agent.words for agent in self.agents), games))
-        return World(pos, jnp.zeros_like(pos), fixed, goal, word)
+        return ParticleWorld(pos, jnp.zeros_like(pos), fixed, goal, word)
 
-    def advance(self, key: Array, world: World, actions: dict[str, Array]) -> World:
+    def advance(self, key: Array, world: ParticleWorld, actions: dict[str, Array]) -> ParticleWorld:
         pos = world.pos + world.vel * STEP
         vel = world.vel * (1.0 - DAMPING) + (self._push(actions) + self._contact(world)) * STEP
         return world._replace(pos=pos, vel=self._brake(vel), word=self._speech(actions, world.word))
@@ -144,7 +144,7 @@ class Particles(Game):
         back = np.array([1, 3])[:, None]
         return jnp.where(move == back + 1, accel, 0.0) - jnp.where(move == back, accel, 0.0)
 
-    def _contact(self, world: World) -> Array | float:
+    def _contact(self, world: ParticleWorld) -> Array | float:
         """`[N,2,B]` the force with which everything that touches an agent pushes it away."""
         if not any(agent.collides for agent in self.agents):
             return 0.0
@@ -186,11 +186,11 @@ class Particles(Game):
                 said.append((word == jnp.arange(agent.words)[:, None]).astype(jnp.float32))
         return jnp.concatenate(said) if said else silence
 
-    def aims(self, world: World) -> list[tuple[int, list[int]]]:
+    def aims(self, world: ParticleWorld) -> list[tuple[int, list[int]]]:
         """For a picture: landmarks that are somebody's goal in one game, and whose."""
         return []
 
-    def scene(self, world: World, actions: dict[str, np.ndarray]) -> Scene:
+    def scene(self, world: ParticleWorld, actions: dict[str, np.ndarray]) -> Scene:
         arena = [Patch((-1, -1), (1, 1), "field"), Patch((-1, -1), (1, 1), hollow=True)]
         things = [
             Disc(
@@ -250,15 +250,15 @@ class Nearsighted(Particles):
             if getattr(self, option) is not None:
                 at_least(1, CROWD, **{option: getattr(self, option)})
 
-    def near_landmarks(self, world: World) -> Array:
+    def near_landmarks(self, world: ParticleWorld) -> Array:
         """`[N,M,2,B]` where each agent sees landmarks."""
         seen = relative(world.pos, world.fixed)
-        return nearest(seen, seen, self.num_landmark_neighbors)
+        return nearest_rows(seen, seen, self.num_landmark_neighbors)
 
-    def near_agents(self, world: World) -> Array:
+    def near_agents(self, world: ParticleWorld) -> Array:
         """`[N,M,2,B]` where each agent sees the others."""
         seen = without_self(relative(world.pos, world.pos))
-        return nearest(seen, seen, self.num_agent_neighbors)
+        return nearest_rows(seen, seen, self.num_agent_neighbors)
 
 
 def short(name: str) -> str:
@@ -308,7 +308,7 @@ def flat(rows: Array) -> Array:
     return rows.reshape(rows.shape[0], -1, rows.shape[-1])
 
 
-def nearest(offset: Array, rows: Array, n: int | None) -> Array:
+def nearest_rows(offset: Array, rows: Array, n: int | None) -> Array:
     """The `n` of the rows `[N,M,k,B]` whose offset `[N,M,2,B]` is shortest, nearest first, then
     zeros; None: all."""
     if n is None:

@@ -8,7 +8,7 @@ from functools import cached_property
 import jax.numpy as jnp
 from jax import Array
 
-from .physics import Agent, Landmark, Particles, World, flat, relative
+from .physics import Agent, Landmark, Particles, ParticleWorld, flat, relative
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class Simple(Particles):
     def landmarks(self) -> tuple[Landmark, ...]:
         return (Landmark(),)
 
-    def observe(self, world: World) -> dict[str, Array]:
+    def observe(self, world: ParticleWorld) -> dict[str, Array]:
         return {
             "agent": jnp.concatenate([world.vel, flat(relative(world.pos, world.fixed))], axis=1)
         }
 
-    def aims(self, world: World) -> list[tuple[int, list[int]]]:
+    def aims(self, world: ParticleWorld) -> list[tuple[int, list[int]]]:
         return [(0, [0])]
 
-    def reward(self, world: World) -> dict[str, Array]:
+    def reward(self, world: ParticleWorld) -> dict[str, Array]:
         return {"agent": -jnp.square(world.pos - world.fixed).sum(1)}

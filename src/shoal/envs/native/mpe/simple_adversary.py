@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ...game import CROWD, at_least
-from .physics import Agent, Landmark, Nearsighted, World, flat, length, pick
+from .physics import Agent, Landmark, Nearsighted, ParticleWorld, flat, length, pick
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class SimpleAdversary(Nearsighted):
     def landmarks(self) -> tuple[Landmark, ...]:
         return (Landmark(size=0.08),) * self.N
 
-    def observe(self, world: World) -> dict[str, Array]:
+    def observe(self, world: ParticleWorld) -> dict[str, Array]:
         seen = jnp.concatenate(
             [flat(self.near_landmarks(world)), flat(self.near_agents(world))], axis=1
         )
@@ -45,13 +45,13 @@ class SimpleAdversary(Nearsighted):
             "agent": jnp.concatenate([self._to_goal(world)[1:], seen[1:]], axis=1),
         }
 
-    def aims(self, world: World) -> list[tuple[int, list[int]]]:
+    def aims(self, world: ParticleWorld) -> list[tuple[int, list[int]]]:
         return [(int(world.goal[0]), list(range(1, len(self.agents))))]
 
-    def reward(self, world: World) -> dict[str, Array]:
+    def reward(self, world: ParticleWorld) -> dict[str, Array]:
         distance = length(self._to_goal(world))
         team = distance[0] - distance[1:].min(0)
         return {"adversary": -distance[:1], "agent": jnp.broadcast_to(team, (self.N, *team.shape))}
 
-    def _to_goal(self, world: World) -> Array:
+    def _to_goal(self, world: ParticleWorld) -> Array:
         return pick(world.fixed, world.goal[0]) - world.pos

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from ....render import Disc, Line, Scene, Text
-from .physics import Agent, Landmark, Particles, World, letter, padded, tint
+from .physics import Agent, Landmark, Particles, ParticleWorld, letter, padded, tint
 
 WORDS = 4
 SEATS = {"eve_0": (0.0, -0.55), "bob_0": (0.75, 0.35), "alice_0": (-0.75, 0.35)}  # in a picture
@@ -35,20 +35,20 @@ class SimpleCrypto(Particles):
     def landmarks(self) -> tuple[Landmark, ...]:
         return (Landmark(),) * 2
 
-    def observe(self, world: World) -> dict[str, Array]:
+    def observe(self, world: ParticleWorld) -> dict[str, Array]:
         message, key = (tint(goal, WORDS) for goal in world.goal)
         heard = world.word[2 * WORDS :]
         bob = jnp.concatenate([key, heard])
         alice = jnp.concatenate([message, key])
         return {"adversary": heard[None], "agent": padded([bob, alice])}
 
-    def reward(self, world: World) -> dict[str, Array]:
+    def reward(self, world: ParticleWorld) -> dict[str, Array]:
         message = tint(world.goal[0], WORDS)
         eve = _error(world.word[:WORDS], message)
         bob = _error(world.word[WORDS : 2 * WORDS], message)
         return {"adversary": -eve[None], "agent": jnp.stack([eve - bob] * 2)}
 
-    def scene(self, world: World, actions: dict[str, np.ndarray]) -> Scene:
+    def scene(self, world: ParticleWorld, actions: dict[str, np.ndarray]) -> Scene:
         """Who says what to whom: nobody moves, so places have no meaning."""
         message, key = (letter(int(goal)) for goal in world.goal)
         said = self._words(world.word)

@@ -13,7 +13,7 @@ from .physics import (
     Agent,
     Landmark,
     Particles,
-    World,
+    ParticleWorld,
     flat,
     length,
     pick,
@@ -42,7 +42,7 @@ class SimplePush(Particles):
     def landmarks(self) -> tuple[Landmark, ...]:
         return (Landmark(),) * 2
 
-    def observe(self, world: World) -> dict[str, Array]:
+    def observe(self, world: ParticleWorld) -> dict[str, Array]:
         landmarks = flat(relative(world.pos, world.fixed))
         other = flat(without_self(relative(world.pos, world.pos)))
         colour = tint(world.goal[0] + 1, 3, base=0.25, extra=0.5)
@@ -54,12 +54,12 @@ class SimplePush(Particles):
             "agent": jnp.concatenate(agent)[None],
         }
 
-    def aims(self, world: World) -> list[tuple[int, list[int]]]:
+    def aims(self, world: ParticleWorld) -> list[tuple[int, list[int]]]:
         return [(int(world.goal[0]), [1])]
 
-    def reward(self, world: World) -> dict[str, Array]:
+    def reward(self, world: ParticleWorld) -> dict[str, Array]:
         adversary, agent = length(self._to_goal(world))
         return {"adversary": (agent - adversary)[None], "agent": -agent[None]}
 
-    def _to_goal(self, world: World) -> Array:
+    def _to_goal(self, world: ParticleWorld) -> Array:
         return pick(world.fixed, world.goal[0]) - world.pos

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ...game import within
-from .physics import Agent, Landmark, Particles, World, flat, length, pick, relative, tint
+from .physics import Agent, Landmark, Particles, ParticleWorld, flat, length, pick, relative, tint
 
 WORDS = 10
 
@@ -36,16 +36,16 @@ class SimpleReference(Particles):
     def landmarks(self) -> tuple[Landmark, ...]:
         return (Landmark(),) * 3
 
-    def observe(self, world: World) -> dict[str, Array]:
+    def observe(self, world: ParticleWorld) -> dict[str, Array]:
         landmarks = flat(relative(world.pos, world.fixed))
         colours = jnp.stack([tint(goal, 3, base=0.25, extra=0.5) for goal in world.goal])
         heard = world.word.reshape(2, WORDS, -1)[::-1]
         return {"agent": jnp.concatenate([world.vel, landmarks, colours, heard], axis=1)}
 
-    def aims(self, world: World) -> list[tuple[int, list[int]]]:
+    def aims(self, world: ParticleWorld) -> list[tuple[int, list[int]]]:
         return [(int(world.goal[0]), [1]), (int(world.goal[1]), [0])]
 
-    def reward(self, world: World) -> dict[str, Array]:
+    def reward(self, world: ParticleWorld) -> dict[str, Array]:
         target = jnp.stack([pick(world.fixed, goal) for goal in world.goal])
         own = -length(world.pos[::-1] - target)
         return {"agent": (1 - self.local_ratio) * own.mean(0) + self.local_ratio * own}

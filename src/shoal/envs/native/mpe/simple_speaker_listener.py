@@ -9,7 +9,7 @@ from functools import cached_property
 import jax.numpy as jnp
 from jax import Array
 
-from .physics import Agent, Landmark, Particles, World, flat, padded, pick, relative, tint
+from .physics import Agent, Landmark, Particles, ParticleWorld, flat, padded, pick, relative, tint
 
 WORDS = 3
 
@@ -30,16 +30,16 @@ class SimpleSpeakerListener(Particles):
     def landmarks(self) -> tuple[Landmark, ...]:
         return (Landmark(size=0.04),) * 3
 
-    def observe(self, world: World) -> dict[str, Array]:
+    def observe(self, world: ParticleWorld) -> dict[str, Array]:
         landmarks = flat(relative(world.pos, world.fixed))
         speaker = tint(world.goal[0], 3, base=0.15, extra=0.5)
         return {
             "agent": padded([speaker, jnp.concatenate([world.vel[1], landmarks[1], world.word])])
         }
 
-    def aims(self, world: World) -> list[tuple[int, list[int]]]:
+    def aims(self, world: ParticleWorld) -> list[tuple[int, list[int]]]:
         return [(int(world.goal[0]), [1])]
 
-    def reward(self, world: World) -> dict[str, Array]:
+    def reward(self, world: ParticleWorld) -> dict[str, Array]:
         away = world.pos[1] - pick(world.fixed, world.goal[0])
         return {"agent": jnp.stack([-jnp.square(away).sum(0)] * 2)}

@@ -13,7 +13,7 @@ from .physics import (
     Agent,
     Landmark,
     Nearsighted,
-    World,
+    ParticleWorld,
     check_stage,
     flat,
     length,
@@ -59,7 +59,7 @@ class SimpleSpread(Nearsighted):
     def landmarks(self) -> tuple[Landmark, ...]:
         return (Landmark(),) * self.N
 
-    def observe(self, world: World) -> dict[str, Array]:
+    def observe(self, world: ParticleWorld) -> dict[str, Array]:
         landmarks = self.near_landmarks(world)
         others = self.near_agents(world)
         silence = jnp.zeros((self.N, WORDS * others.shape[1], world.pos.shape[-1]))
@@ -69,18 +69,18 @@ class SimpleSpread(Nearsighted):
             )
         }
 
-    def reward(self, world: World) -> dict[str, Array]:
+    def reward(self, world: ParticleWorld) -> dict[str, Array]:
         shared = -self._uncovered(world).sum(0)
         bumps = (length(without_self(relative(world.pos, world.pos))) < 2 * SIZE).sum(1)
         if self.curriculum and self.curriculum_stage == 0:
             bumps = jnp.zeros_like(bumps)
         return {"agent": (1 - self.local_ratio) * shared - self.local_ratio * bumps}
 
-    def terminal(self, world: World, clock: Array) -> Array | None:
+    def terminal(self, world: ParticleWorld, clock: Array) -> Array | None:
         if not self.terminate_on_success:
             return None
         return (self._uncovered(world) < 0.1).all(0) & (clock < self.limit)
 
-    def _uncovered(self, world: World) -> Array:
+    def _uncovered(self, world: ParticleWorld) -> Array:
         """`[L,B]` how far each landmark is from its nearest agent."""
         return length(relative(world.pos, world.fixed)).min(0)

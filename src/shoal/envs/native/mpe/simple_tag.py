@@ -13,12 +13,12 @@ from .physics import (
     Agent,
     Landmark,
     Nearsighted,
-    World,
+    ParticleWorld,
     check_stage,
     edge_penalty,
     flat,
     length,
-    nearest,
+    nearest_rows,
     others,
     relative,
     without_self,
@@ -83,7 +83,7 @@ class SimpleTag(Nearsighted):
     def landmarks(self) -> tuple[Landmark, ...]:
         return (Landmark(0.2, collides=True, reach=0.9),) * self.num_obstacles
 
-    def observe(self, world: World) -> dict[str, Array]:
+    def observe(self, world: ParticleWorld) -> dict[str, Array]:
         n = self.num_adversaries
         seen = [
             world.vel,
@@ -98,7 +98,7 @@ class SimpleTag(Nearsighted):
         else:
             preys = world.vel.at[:n].set(0.0)
             offset = without_self(relative(world.pos, world.pos))
-            velocity = nearest(offset, others(preys), self.num_agent_neighbors)
+            velocity = nearest_rows(offset, others(preys), self.num_agent_neighbors)
             hunter = velocity[:n]
             prey = velocity[n:]
         return {
@@ -106,7 +106,7 @@ class SimpleTag(Nearsighted):
             "agent": jnp.concatenate([part[n:] for part in seen] + [flat(prey)], axis=1),
         }
 
-    def reward(self, world: World) -> dict[str, Array]:
+    def reward(self, world: ParticleWorld) -> dict[str, Array]:
         touch = self._touch(world)
         hunters = 10.0 * touch.sum((0, 1))
         preys = -10.0 * touch.sum(1) - edge_penalty(world.pos[self.num_adversaries :])
@@ -115,12 +115,12 @@ class SimpleTag(Nearsighted):
             "agent": preys,
         }
 
-    def terminal(self, world: World, clock: Array) -> Array | None:
+    def terminal(self, world: ParticleWorld, clock: Array) -> Array | None:
         if not self.terminate_on_success:
             return None
         return self._touch(world).any(1).all(0) & (clock < self.limit)
 
-    def _touch(self, world: World) -> Array:
+    def _touch(self, world: ParticleWorld) -> Array:
         """`[good,adversaries,B]` who is caught by whom."""
         n = self.num_adversaries
         return length(relative(world.pos[n:], world.pos[:n])) < HUNTER + PREY

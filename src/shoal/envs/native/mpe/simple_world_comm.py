@@ -14,7 +14,7 @@ from .physics import (
     Agent,
     Landmark,
     Particles,
-    World,
+    ParticleWorld,
     edge_penalty,
     flat,
     length,
@@ -83,7 +83,7 @@ class SimpleWorldComm(Particles):
             *(Landmark(FOREST, reach=0.9, look="forest"),) * self.num_forests,
         )
 
-    def observe(self, world: World) -> dict[str, Array]:
+    def observe(self, world: ParticleWorld) -> dict[str, Array]:
         n = self.num_adversaries
         inside = self._inside(world)
         visible = self._visible(inside)
@@ -102,7 +102,7 @@ class SimpleWorldComm(Particles):
             ),
         }
 
-    def reward(self, world: World) -> dict[str, Array]:
+    def reward(self, world: ParticleWorld) -> dict[str, Array]:
         n = self.num_adversaries
         obstacles = self.num_obstacles
         hunters = world.pos[:n]
@@ -119,7 +119,7 @@ class SimpleWorldComm(Particles):
             - 2.0 * edge_penalty(preys),
         }
 
-    def _inside(self, world: World) -> Array:
+    def _inside(self, world: ParticleWorld) -> Array:
         """`[N,forests,B]` who stands in which forest."""
         sizes = jnp.asarray([agent.size for agent in self.agents])[:, None, None]
         forests = world.fixed[self.num_obstacles + self.num_food :]

@@ -1,4 +1,4 @@
-"""Where shelves, highways and goals of a warehouse are."""
+"""The floor of a warehouse: where its shelves, highways and goals are."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 AISLE = 3  # two shelves and the highway beside them
+WAYS = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])  # up, down, left, right: rows and columns
 
 
 class Floor(NamedTuple):
@@ -21,8 +22,8 @@ class Floor(NamedTuple):
 
 @cache
 def floor(shelf_rows: int, shelf_columns: int, column_height: int) -> Floor:
-    """Blocks of shelves two wide between highways, two goals in the middle of the last row, a free
-    way up from them."""
+    """Blocks of shelves, two wide, between highways; two goals in the middle of the last row, with
+    free cells above them."""
     rows = (column_height + 1) * shelf_rows + 2
     columns = AISLE * shelf_columns + 1
     y, x = np.indices((rows, columns))

@@ -18,17 +18,17 @@ import numpy as np
 from jax import Array
 
 from ....errors import ShoalError
-from ....render import Disc, Line, Patch, Scene, Text
+from ....render import Scene
 from ....types import Discrete, Spec
 from ...game import at_least, within
-from ..grid import GridGame, below, cell_lines, distinct, either, skip
-from .floor import AISLE, Floor, floor
+from ..grid import GridGame, below, distinct, either, skip
+from .floor import AISLE, WAYS, Floor, floor
+from .picture import picture
 from .traffic import movers
 
 FORWARD, LEFT, RIGHT, TOGGLE = range(1, 5)  # 0 is none
 MOVES = 5
 TEAM = "agent"
-WAYS = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])  # up, down, left, right: rows and columns
 # rows, columns
 SIZES = {"tiny": (1, 3), "small": (2, 3), "medium": (2, 5), "large": (3, 5), "xlarge": (4, 5)}
 REWARDS = {"indiv": "individual", "global": "global", "twostage": "two_stage"}
@@ -39,7 +39,7 @@ FARTHEST = 10  # a sensor
 LOUDEST = 8  # bits
 
 
-class World(NamedTuple):
+class WarehouseWorld(NamedTuple):
     """Everything a warehouse remembers. A cell of the padded board has one number, row by row."""
 
     place: Array  # [N,2,B] int32 rows and columns of the robots
@@ -199,13 +199,13 @@ class Warehouse(GridGame):
 
     # -- chance ------------------------------------------------------------------------------------
 
-    def start(self, key: Array, games: int) -> World:
+    def start(self, key: Array, games: int) -> WarehouseWorld:
         key_place, key_way, key_queue = jax.random.split(key, 3)
         n = self.n_agents
         (rows, columns) = self.floor.highway.shape
         cell = distinct(key_place, n, rows * columns, games)
         none = jnp.zeros((n, games), jnp.int32)
-        world = World(
+        world = WarehouseWorld(
             place=jnp.stack([cell // columns, cell % columns], axis=1),
             way=below(key_way, np.full(n, len(WAYS)), games),
             load=none,
@@ -219,7 +219,9 @@ class Warehouse(GridGame):
         )
         return self.look(world)
 
-    def advance(self, key: Array, world: World, actions: dict[str, Array]) -> World:
+    def advance(
+        self, key: Array, world: WarehouseWorld, actions: dict[str, Array]
+    ) -> WarehouseWorld:
         world = self.act(world, actions[TEAM])
         # deliveries leave the standing shelves alone: they need no copy
         rest = world._replace(stands=jnp.zeros(0))
@@ -229,7 +231,7 @@ class Warehouse(GridGame):
         rest = jax.lax.cond(arrived, self._draw, lambda key, rest: rest, key, rest)
         return self.look(rest._replace(stands=world.stands))
 
-    def _draw(self, key: Array, world: World) -> World:
+    def _draw(self, key: Array, world: WarehouseWorld) -> WarehouseWorld:
         free = len(self.floor.shelves) - self._requests
         return self.deliver(
             world, below(key, np.full(len(self.floor.goals), free), world.delivered.shape[0])
@@ -237,7 +239,7 @@ class Warehouse(GridGame):
 
     # -- a step ------------------------------------------------------------------------------------
 
-    def act(self, world: World, action: Array) -> World:
+    def act(self, world: WarehouseWorld, action: Array) -> WarehouseWorld:
         """The world after everybody's actions `[N,B]`, before anything is delivered."""
         move = action >> self.msg_bits
         goal = self._goal(world, move)
@@ -262,7 +264,7 @@ class Warehouse(GridGame):
             earned=0.5 * returned,
         )
 
-    def deliver(self, world: World, nth: Array) -> World:
+    def deliver(self, world: WarehouseWorld, nth: Array) -> WarehouseWorld:
         """The world after what is at the goals is delivered; `nth [G,B]` of the other shelves is
         requested instead."""
         for goal, draw in zip(self.floor.goals, nth, strict=True):
@@ -278,7 +280,7 @@ class Warehouse(GridGame):
             )
         return world
 
-    def _arrived(self, world: World, goal: np.ndarray) -> tuple[Array, Array]:
+    def _arrived(self, world: WarehouseWorld, goal: np.ndarray) -> tuple[Array, Array]:
         """`[B]` the requested shelf that is at a goal, 0 if none is, and `[N,B]` who is there."""
         there = (world.place[:, 0] == goal[0]) & (world.place[:, 1] == goal[1])
         shelf = reduce(
@@ -286,26 +288,26 @@ class Warehouse(GridGame):
         )
         return jnp.where(either(shelf == wanted for wanted in world.queue), shelf, 0), there
 
-    def _goal(self, world: World, move: Array) -> Array:
+    def _goal(self, world: WarehouseWorld, move: Array) -> Array:
         """`[N,2,B]` the cell that each wants to be on."""
         on = move == FORWARD
         up, down, left, right = ((on & (world.way == way)).astype(jnp.int32) for way in range(4))
         ahead = world.place + jnp.stack([down - up, right - left], axis=1)
         return jnp.clip(ahead, 0, np.array(self.floor.highway.shape)[:, None] - 1)
 
-    def reward(self, world: World) -> dict[str, Array]:
+    def reward(self, world: WarehouseWorld) -> dict[str, Array]:
         return {TEAM: world.earned}
 
-    def episode_metrics(self, world: World) -> dict[str, Array]:
+    def episode_metrics(self, world: WarehouseWorld) -> dict[str, Array]:
         """`deliveries`: requested shelves that were brought to a goal."""
         return {"deliveries": world.delivered.astype(jnp.float32)}
 
     # -- what is seen ------------------------------------------------------------------------------
 
-    def observe(self, world: World) -> dict[str, Array]:
+    def observe(self, world: WarehouseWorld) -> dict[str, Array]:
         return {TEAM: jnp.moveaxis(self._outward(world, world.place.shape[-1])[TEAM], 0, -1)}
 
-    def _outward(self, world: World, games: int) -> dict[str, Array]:
+    def _outward(self, world: WarehouseWorld, games: int) -> dict[str, Array]:
         """Observations `[B,N,F]`. Flags travel as the bits of one number per cell: moving them one
         by one is slow."""
         place = world.place[:, ::-1].astype(jnp.float32)  # column and row
@@ -316,7 +318,7 @@ class Warehouse(GridGame):
         cells = _bits(cells, 7 + self.msg_bits).reshape(games, self.n_agents, -1)
         return {TEAM: jnp.concatenate([place, _bits(own, OWN - 2), cells], axis=-1)}
 
-    def look(self, world: World) -> World:
+    def look(self, world: WarehouseWorld) -> WarehouseWorld:
         """The world with what its robots see: who and which shelf is on each of the `K` cells
         around them."""
         reach = np.arange(-self.sensor_range, self.sensor_range + 1)
@@ -337,48 +339,9 @@ class Warehouse(GridGame):
         wanted = either(shelf == one for one in world.queue)
         return world._replace(seen=_packed([robot, *_facing(code & 3), *words, shelf > 0, wanted]))
 
-    # -- a picture ---------------------------------------------------------------------------------
-
-    def scene(self, world: World, actions: dict[str, np.ndarray]) -> Scene:
-        """Requested shelves are coloured; a robot's stroke shows where it faces, a frame around it
-        what it carries."""
-        rows, columns = self.floor.highway.shape
-        low = (-0.3, -0.3)
-        high = (columns + 0.3, rows + 0.8)
-        field: list = [Patch((0, 0), (columns, rows), "field"), *cell_lines(rows, columns)]
-        for goal in self.floor.goals:
-            field.append(self._square(goal, 0.5, "goal", 0.35))
-        for cell in self.floor.shelves:
-            shelf = world.stands[self._number(cell[:, None])[0]]
-            wanted = shelf > 0 and shelf in world.queue
-            tone, alpha = ("food", 1.0) if wanted else ("landmark", 0.75)
-            field.append(
-                self._square(cell, 0.42, tone, alpha)
-                if shelf
-                else self._square(cell, 0.42, "faint", 0.5)
-            )
-        robots = []
-        for i, (place, way, load) in enumerate(
-            zip(world.place, world.way, world.load, strict=True)
-        ):
-            if load:
-                field.append(
-                    self._square(place, 0.46, "food" if load in world.queue else "landmark", 1.0)
-                )
-            x, y = self._middle(place)
-            down, right = WAYS[way]
-            field.append(Line([(x, y), (x + 0.5 * right, y - 0.5 * down)], "ink", 3.5))
-            robots.append(Disc((x, y), 0.33, TEAM, str(i), f"{TEAM}_{i}"))
-        told = Text((columns / 2, rows + 0.4), f"{world.delivered} delivered", 13, "soft")
-        return Scene([*field, *robots, told], low, high)
-
-    def _middle(self, place: Any) -> tuple[float, float]:
-        """Of a cell, in a picture."""
-        return place[1] + 0.5, self.floor.highway.shape[0] - place[0] - 0.5
-
-    def _square(self, place: Any, half: float, colour: str, alpha: float) -> Patch:
-        x, y = self._middle(place)
-        return Patch((x - half, y - half), (x + half, y + half), colour, alpha)
+    def scene(self, world: WarehouseWorld, actions: dict[str, np.ndarray]) -> Scene:
+        cells = self._number(self.floor.shelves[..., None])[:, 0]
+        return picture(self.floor, world, world.stands[cells], TEAM)
 
 
 def _look_up(stands: Array, cells: Array) -> Array:

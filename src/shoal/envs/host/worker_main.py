@@ -1,5 +1,7 @@
-"""A worker process: plays its share of an arena's games, or tells what an environment is, under a
-guard."""
+"""What a worker process runs: its share of an arena's games, a look at an environment, or a check.
+
+`workers.py` and `watched.py` are the parent's side; `guard.py` ends what an environment leaves.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from . import guard
 
 
 def main(about: dict[str, Any]) -> None:
-    """Do what we were started for; the first answer is that we are ready."""
+    """Do the task we were started for; the first answer says that we are ready."""
     guard.fork(about["orders"], about["answers"])
     import faulthandler
     import traceback
@@ -22,7 +24,7 @@ def main(about: dict[str, Any]) -> None:
 
     faulthandler.enable()
     faulthandler.register(guard.FORWARDED, all_threads=False)
-    say = _Voice(about["answers"])
+    say = _Answers(about["answers"])
     try:
         TASKS[about["task"]](about, say)
     except ShoalError as error:
@@ -35,26 +37,26 @@ def main(about: dict[str, Any]) -> None:
         say({"error": what, "detail": traceback.format_exc(limit=-8), "exit_code": 2})
 
 
-class _Voice:
-    """Answers with lines."""
+class _Answers:
+    """Writes each answer as a line of JSON."""
 
-    def __init__(self, answers: int):
-        self.answers = answers
+    def __init__(self, pipe: int):
+        self.pipe = pipe
         self.owner = os.getpid()
 
     def __call__(self, what: Any) -> None:
         if os.getpid() != self.owner:  # an environment has forked, and its child came back here
             os._exit(1)
-        line = json.dumps(what, default=_plain).encode() + b"\n"
+        line = json.dumps(what, default=_to_python).encode() + b"\n"
         try:
             while line:
-                line = line[os.write(self.answers, line) :]
+                line = line[os.write(self.pipe, line) :]
         except BrokenPipeError:
-            pass  # nobody listens any more: the next order says so too
+            pass  # nobody reads it any more; the loop over orders ends
 
 
-def _plain(number: Any) -> Any:
-    """Of numpy's."""
+def _to_python(number: Any) -> Any:
+    """A number or array of numpy as JSON can hold it."""
     return number.tolist()
 
 
@@ -72,12 +74,12 @@ def _play(about: dict[str, Any], say: Callable[[Any], None]) -> None:
         table = Table(env, arrays, range(*about["part"]), about["seed"])
     say([])
     while order := os.read(about["orders"], 1):
-        say(table.draw() if order == b"d" else table.step())
+        say(table.render() if order == b"d" else table.step())
     table.close()
 
 
 def _probe(about: dict[str, Any], say: Callable[[Any], None]) -> None:
-    """Who plays and what it says; with `draws`, whether it can be looked at."""
+    """Answer with teams and metrics; with `draws`, fail if the environment cannot be drawn."""
     from .match import Hosted, close, to_json
 
     say([])
