@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .errors import ShoalError, nearest
+from .errors import ShoalError, did_you_mean
 
 GROUPS = {  # kind -> group of entry points
     "algorithm": "shoal.algorithms",
@@ -96,7 +96,7 @@ def load(path: str) -> Any:
         module, _, name = path.partition(":")
         found = import_module(module)
         if not hasattr(found, name):
-            hint = nearest(name, [word for word in vars(found) if not word.startswith("_")])
+            hint = did_you_mean(name, [word for word in vars(found) if not word.startswith("_")])
             raise ShoalError(f"{module} has no {name!r}{hint}")
         _held[path] = getattr(found, name)
     return _held[path]
@@ -175,7 +175,7 @@ def neighbours(path: str) -> str:
     """`, did you mean …?` among the modules beside that one."""
     parent, _, name = path.rpartition(".")
     folder = getattr(sys.modules.get(parent), "__path__", ())
-    near = nearest(name, [module.name for module in pkgutil.iter_modules(folder)])
+    near = did_you_mean(name, [module.name for module in pkgutil.iter_modules(folder)])
     return near.replace("'", f"'{parent}.", 1) if near else ""
 
 

@@ -20,7 +20,7 @@ from safetensors.numpy import load_file
 
 import shoal
 from shoal.cli.main import main
-from shoal.config.compose import assemble
+from shoal.config.arguments import compose_arguments
 from shoal.errors import ShoalError
 from shoal.run import trainer
 from shoal.store import checkpoint
@@ -204,7 +204,7 @@ def test_seeds_in_one_program_end_as_each_alone(tmp_path: Path) -> None:
         " --evaluations 1"
     )
     words += f" --eval-episodes 2 --steps 400 --devices 1 --out {tmp_path}"
-    base, _ = assemble(words.split())
+    base, _ = compose_arguments(words.split())
     configs = [
         replace(base, settings=replace(base.settings, seed=k, name=f"seed-{k}")) for k in range(3)
     ]

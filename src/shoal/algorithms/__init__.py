@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from .. import plugins
-from ..errors import ShoalError, nearest
+from ..errors import ShoalError, did_you_mean
 from ..types import Spec
 from .a2c import A2C
 from .base import Algorithm
@@ -50,7 +50,7 @@ def find(name: str) -> type[Algorithm]:
     if kind is None:
         path = plugins.path_of("algorithm", name)
         if not path:
-            hint = nearest(name, [*ALGORITHMS, *ALIASES, *plugins.entries("algorithm")])
+            hint = did_you_mean(name, [*ALGORITHMS, *ALIASES, *plugins.entries("algorithm")])
             raise ShoalError(f"there is no algorithm {name!r}{hint}: `shoal list` shows them all")
         kind = _checked(path, plugins.load(path))
     return kind

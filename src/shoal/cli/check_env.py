@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .. import envs
-from ..config.compose import env_options
+from ..config.arguments import env_options
 from ..config.flags import parse
 from ..envs import watched_check
 from ..errors import ShoalError

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..config import campaign
-from ..config.compose import evaluation
+from ..config.arguments import evaluation
 from ..config.trust import FLAG, Trust
 from ..errors import ShoalError
 from ..store.player import Player, load, outcomes

@@ -11,7 +11,7 @@ from importlib import import_module
 
 from .. import __version__
 from ..config.trust import EVERYTHING, FLAG, Trust, of_files, trusted
-from ..errors import FULL, ShoalError, nearest
+from ..errors import FULL, ShoalError, did_you_mean
 from .words import Trusting
 
 INTRO = """\
@@ -96,7 +96,7 @@ def _dispatch(argv: list[str], trust: Trusting) -> int:
         return 0
     if word not in COMMANDS:
         raise ShoalError(
-            f"there is no command {word!r}{nearest(word, COMMANDS)}: `shoal --help` shows them"
+            f"there is no command {word!r}{did_you_mean(word, COMMANDS)}: `shoal --help` shows them"
         )
     return _command(word)(args, trust)
 

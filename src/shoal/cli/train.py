@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..config.arguments import compose_arguments
 from ..config.campaign import FILE
-from ..config.compose import assemble
 from ..config.flags import parse
 from ..config.trust import FLAG
 from ..errors import ShoalError
@@ -49,9 +49,9 @@ class Resume:
 
 def train(args: list[str], trust: Trusting) -> int:
     """Train what the words say."""
-    config, note = assemble(args, trust.words, trust.files)
-    if note:
-        print(note, flush=True)
+    config, messages = compose_arguments(args, trust.words, trust.files)
+    for message in messages:
+        print(message, flush=True)
     return _code((seeds if config.settings.grouped else trainer).train(config))
 
 

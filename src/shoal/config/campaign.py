@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from .. import files
 from ..envs.metrics import meant
-from ..errors import ShoalError, nearest
-from .compose import assemble
+from ..errors import ShoalError, did_you_mean
+from .arguments import compose_arguments
 from .settings import numbers as numbers
 from .trust import EVERYTHING, NOTHING, Trust
 
@@ -122,17 +122,17 @@ def made(
     words: Trust = EVERYTHING,
     files: Trust = NOTHING,
 ) -> Plan:
-    """Every algorithm on every environment, by label; each pair is assembled as `shoal train`
+    """Every algorithm on every environment, by label; each pair is composed as `shoal train`
     would.
 
-    `words` and `files` as in `assemble`."""
+    `words` and `files` as in `compose_arguments`."""
     pairs = []
     for env, env_words in envs.items():
         for algorithm, own_words in algorithms.items():
             args = [*ALONE, *own_words, *env_words, *options]
             _refuse_own(args)
             try:
-                config, _ = assemble([*args, "--seed", str(seeds[0])], words, files)
+                config, _ = compose_arguments([*args, "--seed", str(seeds[0])], words, files)
             except ShoalError as error:
                 means = "" if shlex.join(own_words) == algorithm else f" ({shlex.join(own_words)})"
                 raise ShoalError(f"{algorithm}{means} on {env}: {error}") from None
@@ -147,7 +147,7 @@ def checked(plan: Plan, metric: str = "") -> Plan:
     for pair in plan.pairs:
         if metric and not meant(metric, pair.metrics):
             raise ShoalError(
-                f"{pair.env} has no metric {metric!r}{nearest(metric, pair.metrics)}: it has"
+                f"{pair.env} has no metric {metric!r}{did_you_mean(metric, pair.metrics)}: it has"
                 f" {', '.join(pair.metrics) or 'none'}"
             )
     for env in dict.fromkeys(pair.env for pair in plan.pairs):
@@ -156,7 +156,7 @@ def checked(plan: Plan, metric: str = "") -> Plan:
     for name in plan.scales:
         if name not in tasks:
             raise ShoalError(
-                f"[scales] has {name!r}{nearest(name, tasks)}: there are {', '.join(tasks)}"
+                f"[scales] has {name!r}{did_you_mean(name, tasks)}: there are {', '.join(tasks)}"
             )
     paths = [str(job.path) for job in plan.jobs(Path())]
     if len(set(paths)) < len(paths):
@@ -214,7 +214,7 @@ def load(folder: Path, trust: Trust = NOTHING, again: Collection[tuple[str, str]
         if pair.key not in again:
             _refuse_own(pair.args)
             with files.errors_name(folder / FILE):
-                config, _ = assemble(pair.args, trust, trust)
+                config, _ = compose_arguments(pair.args, trust, trust)
             own = trust.only(config.to_json())
             pair = dataclasses.replace(pair, trust=own, metrics=config.metrics)
         pairs.append(pair)
@@ -290,7 +290,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     for name in content:
         if name not in TABLES:
             raise ShoalError(
-                f"{path} has {name!r}{nearest(name, TABLES)}: a campaign has {', '.join(TABLES)}"
+                f"{path} has {name!r}{did_you_mean(name, TABLES)}: a campaign has"
+                f" {', '.join(TABLES)}"
             )
     for name in ("algorithms", "envs"):
         content[name] = _entries(content.get(name), path, name)

@@ -17,7 +17,7 @@ from .. import algorithms, files
 from ..config import campaign as planning
 from ..config.campaign import Plan
 from ..envs.metrics import meant, split
-from ..errors import ShoalError, nearest
+from ..errors import ShoalError, did_you_mean
 from ..store import folder as runs
 from ..store.metrics_file import own_of, tag
 from ..store.records import Failure, RunProtocol, Summary
@@ -242,7 +242,7 @@ def by_metric(study: Study, metric: str) -> Study:
     if not any(run.scores for run in kept):
         known = list(dict.fromkeys(name for run in study.runs for name in run.metrics))
         raise ShoalError(
-            f"no run has the metric {metric!r}{nearest(metric, known)}: they have"
+            f"no run has the metric {metric!r}{did_you_mean(metric, known)}: they have"
             f" {', '.join(known) or 'none'}"
         )
     return Study(kept, {}, [*study.left, *left], metric)
