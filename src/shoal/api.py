@@ -49,7 +49,7 @@ def train(
         raise ShoalError(
             "give an algorithm and an environment, or an environment and teams={team: algorithm}"
         )
-    classes = [plugins.hold(one) for one in _listed(callbacks) if isinstance(one, type)]
+    classes = [plugins.register(one) for one in _listed(callbacks) if isinstance(one, type)]
     options |= {"callbacks": ",".join(classes)} if classes else {}
     objects = [one for one in _listed(callbacks) if not isinstance(one, type)]
     env_id, env = _environment(ids[-1], env or {})
@@ -115,7 +115,7 @@ def _environment(given: Any, options: dict[str, Any]) -> tuple[str, dict[str, An
     if isinstance(given, str):
         return given, options
     if callable(given) and hasattr(given, "__qualname__"):
-        return plugins.hold(given), options
+        return plugins.register(given), options
     if not dataclasses.is_dataclass(given) or isinstance(given, type):
         raise ShoalError(
             f"a {type(given).__name__} cannot be made again for several games: give the class or"
@@ -123,7 +123,7 @@ def _environment(given: Any, options: dict[str, Any]) -> tuple[str, dict[str, An
         )
     if envs.GAMES.get(getattr(given, "name", "")) is type(given):
         return given.name, dataclasses.asdict(given) | options  # type: ignore[attr-defined]
-    return plugins.hold(type(given)), dataclasses.asdict(given) | options
+    return plugins.register(type(given)), dataclasses.asdict(given) | options
 
 
 def _player(given: Any) -> tuple[str, dict[str, Any]]:
@@ -135,7 +135,7 @@ def _player(given: Any) -> tuple[str, dict[str, Any]]:
 def _plain(options: dict[str, Any]) -> dict[str, Any]:
     """The options with classes as import paths and a list of seeds as text."""
     plain = {
-        name: plugins.hold(value) if isinstance(value, type) else value
+        name: plugins.register(value) if isinstance(value, type) else value
         for name, value in options.items()
     }
     if isinstance(plain.get("seeds"), list | tuple):

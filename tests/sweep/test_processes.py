@@ -187,7 +187,7 @@ def test_a_job_that_fails_leaves_the_others_alone(
     ]
     outcomes = processes.work(jobs)
     assert outcomes[good].state == progress.FINISHED
-    assert outcomes[bad].state == progress.FAILED and outcomes[bad].told.startswith(
+    assert outcomes[bad].state == progress.FAILED and outcomes[bad].message.startswith(
         "there is no option --colour"
     )
     assert "bad: failed: there is no option --colour" in capsys.readouterr().out
@@ -263,7 +263,7 @@ def test_only_what_never_was_trained_is_begun_anew(tmp_path: Path) -> None:
 
 def test_places_share_all_cores() -> None:
     cores = os.sched_getaffinity(0)
-    assert processes.shares(0, 1000) == [[core] for core in sorted(cores)]
-    assert processes.shares(0, 1) == [sorted(cores)]
-    assert len(processes.shares(3 * len(cores), 1000)) == 3 * len(cores)
-    assert all(len(share) == 1 for share in processes.shares(3 * len(cores), 1000))
+    assert processes.core_slots(0, 1000) == [[core] for core in sorted(cores)]
+    assert processes.core_slots(0, 1) == [sorted(cores)]
+    assert len(processes.core_slots(3 * len(cores), 1000)) == 3 * len(cores)
+    assert all(len(share) == 1 for share in processes.core_slots(3 * len(cores), 1000))

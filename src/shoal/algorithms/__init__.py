@@ -41,7 +41,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     kind.name: kind for kind in (*POLICY, *VALUE, *PATHWISE, *FIXED, SelfPlay)
 }
 UNTRAINED = tuple(name for name, kind in ALGORITHMS.items() if not kind.needs_training)
-ALIASES = {"ia2c": "a2c", "ippo": "ppo", "iql": "dqn"}  # the same object with several agents
+# the same object with several agents, and by its field's name
+ALIASES = {"ia2c": "a2c", "ippo": "ppo", "iql": "dqn", "self_play": "past"}
 
 
 def find(name: str) -> type[Algorithm]:
@@ -58,7 +59,7 @@ def find(name: str) -> type[Algorithm]:
 
 def id_of(kind: type[Algorithm]) -> str:
     """What `find` finds an algorithm by: its name, or the import path of one from outside."""
-    return kind.name if ALGORITHMS.get(kind.name) is kind else plugins.hold(_checked("", kind))
+    return kind.name if ALGORITHMS.get(kind.name) is kind else plugins.register(_checked("", kind))
 
 
 def parse_algorithm(word: str) -> tuple[str, dict[str, Any]]:

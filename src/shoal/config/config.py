@@ -99,7 +99,7 @@ class Config:
 
     @cached_property
     def game(self) -> Any:
-        """To be played: the one place where what a config names becomes code that runs."""
+        """Open the environment; the only place where its name becomes running code."""
         self.trust.check(self.env, self.options)
         game = opened(self.env, self.options, self.settings, self.told, self.said)
         if self.told and not isinstance(game, Hosted) and game.teams != self.told:

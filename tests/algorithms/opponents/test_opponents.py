@@ -466,6 +466,8 @@ def test_an_argument_is_the_first_option():
         ["--team", "even=ppo", "--team", "odd=past:latest", PENNIES, "--odd.pool", "7"]
     )
     assert (config.teams["odd"][1].rule, config.teams["odd"][1].pool) == ("latest", 7)
+    words = ["--team", "even=ppo", "--team", "odd=self_play:latest", PENNIES, "--odd.pool", "7"]
+    assert compose_arguments(words)[0] == config
     sugar, _ = compose_arguments(["ppo", PENNIES, "--self-play=latest", "--odd.pool", "7"])
     assert sugar == config
     teams = {"even": ("ppo", {}), "odd": ("past:prioritised", {"every": 3})}
