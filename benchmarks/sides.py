@@ -72,7 +72,7 @@ def child(name: str, seed: int) -> dict[str, Any]:
     """One run, scored before and after."""
     import numpy as np
 
-    from shoal.config.compose import assemble
+    from shoal.config.arguments import compose_arguments
     from shoal.devices import setup
     from shoal.run.trainer import train
     from shoal.store.player import Player, load
@@ -83,7 +83,7 @@ def child(name: str, seed: int) -> dict[str, Any]:
         common = (
             f"--seed {seed} --devices 1 --workers 0 --evaluations 0 --eval-episodes 16 --out {out}"
         )
-        config, _ = assemble(shlex.split(f"{task.command} {common}"))
+        config, _ = compose_arguments(shlex.split(f"{task.command} {common}"))
         rng = np.random.default_rng(seed)
         untrained = Player(
             config, {team: each.init(rng) for team, each in config.algorithms.items()}, 0

@@ -14,7 +14,7 @@ import shoal
 
 SOURCE = Path(shoal.__file__).parent
 ROOMS = (  # in order
-    ("errors", "types", "devices", "files", "plugins", "source"),
+    ("errors", "options", "types", "devices", "files", "plugins", "source"),
     ("render",),
     ("nets",),
     ("learning",),

@@ -57,8 +57,8 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
     for name in [name for name in sys.modules if name.partition(".")[0] == "my_pkg"]:
         del sys.modules[name]
-    for path in [path for path in plugins._held if path.startswith("my_pkg")]:
-        del plugins._held[path]
+    for path in [path for path in plugins._loaded if path.startswith("my_pkg")]:
+        del plugins._loaded[path]
     source.derives.cache_clear()
 
 

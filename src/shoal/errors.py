@@ -1,4 +1,4 @@
-"""Mistakes of the user's, told in one sentence that says what to change."""
+"""The error that users see: one sentence that says what is wrong and what to change."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import difflib
 import errno
 from collections.abc import Iterable
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a disk says that takes no more
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # error numbers of a disk that is full
 
 
 class ShoalError(Exception):
-    """A mistake of the user's, told in one sentence that says what to change."""
+    """A user's mistake: its message is one sentence that says what to change."""
 
     exit_code = 2
-    reason = "refused"  # why a run ended, if it ended of this
-    detail = ""  # such as the traceback of somebody's environment, on lines of its own
+    reason = "refused"  # why a run ended, if this error ended it
+    detail = ""  # more to print before it, such as the traceback of an environment
 
 
 def printable(text: str, most: int = 2000) -> str:
@@ -25,7 +25,7 @@ def printable(text: str, most: int = 2000) -> str:
     )
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """`, did you mean …?`, if anything known is near."""
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`, did you mean …?` with the most similar word that is known; empty if none is similar."""
     near = difflib.get_close_matches(word, list(known), 1, cutoff=0.5)
     return f", did you mean {near[0]!r}?" if near else ""

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .errors import ShoalError, nearest
+from .errors import ShoalError, did_you_mean
 
 GROUPS = {  # kind -> group of entry points
     "algorithm": "shoal.algorithms",
@@ -48,7 +48,7 @@ PACKAGES = {  # prefix of an environment's id -> the packages that Shoal has an 
     "pz": ("pettingzoo", "mpe2", "magent2", "gymnasium_robotics"),
     "gym": ("gymnasium", "gymnasium_robotics", "lbforaging", "rware", "ale_py", "minigrid"),
 }
-_held: dict[str, Any] = {}  # import path -> what it names, as far as this process knows
+_loaded: dict[str, Any] = {}  # import path -> what it names, if this process has it
 
 
 def versions(paths: Iterable[str]) -> dict[str, str]:
@@ -86,27 +86,27 @@ def installed(path: str) -> bool:
 
 def known(path: str) -> bool:
     """Whether a path leads to an installed plugin, or to what this process uses already."""
-    return path in _held or installed(path)
+    return path in _loaded or installed(path)
 
 
-def held(path: str) -> Any:
-    """What a path names, if this process knows it already; else None."""
-    return _held.get(path)
+def loaded(path: str) -> Any:
+    """What a path names, if this process has imported it already; else None."""
+    return _loaded.get(path)
 
 
 def load(path: str) -> Any:
     """What an import path names; its module may lie in the folder one is in."""
-    if path not in _held:
+    if path not in _loaded:
         module, _, name = path.partition(":")
         found = import_module(module)
         if not hasattr(found, name):
-            hint = nearest(name, [word for word in vars(found) if not word.startswith("_")])
+            hint = did_you_mean(name, [word for word in vars(found) if not word.startswith("_")])
             raise ShoalError(f"{module} has no {name!r}{hint}")
-        _held[path] = getattr(found, name)
-    return _held[path]
+        _loaded[path] = getattr(found, name)
+    return _loaded[path]
 
 
-def hold(thing: Any) -> str:
+def register(thing: Any) -> str:
     """The import path of a class or function that was passed as an object.
 
     This process finds it without an import; another one imports its module, so a script that
@@ -117,7 +117,7 @@ def hold(thing: Any) -> str:
             f"{thing.__qualname__!r} cannot be imported from {thing.__module__}: define it at the"
             " top of a module"
         )
-    _held[path] = thing
+    _loaded[path] = thing
     return path
 
 
@@ -181,7 +181,7 @@ def neighbours(path: str) -> str:
     """`, did you mean …?` among the modules beside that one."""
     parent, _, name = path.rpartition(".")
     folder = getattr(sys.modules.get(parent), "__path__", ())
-    near = nearest(name, [module.name for module in pkgutil.iter_modules(folder)])
+    near = did_you_mean(name, [module.name for module in pkgutil.iter_modules(folder)])
     return near.replace("'", f"'{parent}.", 1) if near else ""
 
 

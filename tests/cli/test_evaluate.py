@@ -14,7 +14,7 @@ import shoal
 from shoal import files
 from shoal.cli.main import main
 from shoal.config import campaign
-from shoal.config.compose import assemble
+from shoal.config.arguments import compose_arguments
 from shoal.store import folder
 
 TINY = (
@@ -46,7 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             )
             == 0
         )
-    config, _ = assemble([*WORDS, "--seeds", "3,7"])
+    config, _ = compose_arguments([*WORDS, "--seeds", "3,7"])
     files.write_json(group / folder.GROUP, {"seeds": SEEDS, "config": config.to_json()})
     plan = campaign.made({"a2c": WORDS[:1]}, {"identity": WORDS[1:2]}, SEEDS, WORDS[2:])
     campaign.save(plan, out / "camp")

@@ -47,7 +47,7 @@ MISTAKES = {
     "value missing before a flag": (["train", *PAIR, "--lr", "--seed", "1"], "--lr needs a value"),
     "not a number": (["train", *PAIR, "--lr", "fast"], "--lr"),
     "not a whole number": (["train", *PAIR, "--hidden", "4.5"], "'4.5' is not a whole number"),
-    "not a choice": (["train", *PAIR, "--torso", "lstm"], "'mlp', 'gru'"),
+    "not a choice": (["train", *PAIR, "--torso", "lstm"], "torso is mlp, gru or"),
     "switch with a value": (["train", *PAIR, "--anneal=yes"], "--anneal takes no value"),
     "no steps": (["train", *PAIR, "--steps", "0"], "steps must be at least 1"),
     "negative games": (["train", *PAIR, "--games", "-8"], "games must be at least 1"),
@@ -204,19 +204,19 @@ def test_teams_with_algorithms_of_their_own(elsewhere: Path):
 
 
 def test_a_preset_lies_under_the_options_and_is_announced(monkeypatch: pytest.MonkeyPatch):
-    from shoal.config.compose import assemble
+    from shoal.config.arguments import compose_arguments
 
-    config, note = assemble(["mappo", "mpe/simple_spread", "--games", "64"])
-    assert "--no-preset" in note
+    config, messages = compose_arguments(["mappo", "mpe/simple_spread", "--games", "64"])
+    assert "--no-preset" in messages[0]
     assert config.settings.games == 64 and config.settings.steps == 8_000_000
-    config, note = assemble(["mappo", "mpe/simple_spread", "--no-preset"])
-    assert note == "" and config.settings.steps == 1_000_000
+    config, messages = compose_arguments(["mappo", "mpe/simple_spread", "--no-preset"])
+    assert messages == [] and config.settings.steps == 1_000_000
 
 
 def test_flags_may_be_spelled_freely():
-    from shoal.config.compose import assemble
+    from shoal.config.arguments import compose_arguments
 
-    config, _ = assemble(
+    config, _ = compose_arguments(
         [
             "--steps",
             "2e6",
@@ -235,10 +235,12 @@ def test_flags_may_be_spelled_freely():
 @pytest.mark.parametrize("said", ["True", "false"])
 def test_an_environments_option_may_be_called_as_a_switch_of_ours(said: str):
     """`continuous_actions` is a switch of native games; PettingZoo's takes a value."""
-    from shoal.config.compose import assemble
+    from shoal.config.arguments import compose_arguments
 
     pytest.importorskip("mpe2")
-    config, _ = assemble(["ppo", "--env.continuous_actions", said, "pz:mpe2.simple_spread_v3"])
+    config, _ = compose_arguments(
+        ["ppo", "--env.continuous_actions", said, "pz:mpe2.simple_spread_v3"]
+    )
     assert config.options["continuous_actions"] is (said == "True")
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal import api
-from shoal.config.compose import assemble
+from shoal.config.arguments import compose_arguments
+from shoal.config.compose import Request, compose
 from shoal.config.config import Config
 from shoal.errors import ShoalError
 
@@ -93,8 +93,7 @@ def settings_of(config: Config) -> dict[str, Any]:
 @pytest.mark.parametrize("case", WORDS)
 def test_a_default_that_is_too_large_is_fitted_and_it_is_said(case: str) -> None:
     words, told, so = WORDS[case]
-    config, note = assemble(words.split())
-    lines = note.splitlines()
+    config, lines = compose_arguments(words.split())
     assert len(lines) == len(told) and all(
         line.startswith(start) for line, start in zip(lines, told, strict=True)
     )
@@ -120,20 +119,25 @@ REFUSED = {
 @pytest.mark.parametrize("words", REFUSED)
 def test_what_was_asked_for_is_refused_even_if_it_is_the_default(words: str) -> None:
     with pytest.raises(ShoalError, match=REFUSED[words]):
-        assemble(words.split())
+        compose_arguments(words.split())
 
 
 def test_the_same_from_python(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    config, told = api._one("dqn", "test/identity", {}, True, {"steps": 1000, "games": 4})
+    few = {"steps": 1000, "games": 4}
+    config, told = compose(Request("test/identity", "dqn", options=few))
     assert (
         told == ["warmup 10,000 does not fit 1,000 steps: using 100"]
         and config.teams["agent"][1].warmup == 100
     )
     with pytest.raises(ShoalError, match="lower warmup"):
-        api._one("dqn", "test/identity", {}, True, {"steps": 1000, "games": 4, "warmup": 10_000})
-    sides = {"even": ("dqn", {"warmup": 5}), "odd": "dqn"}
-    config, told = api._several(PENNIES, sides, {}, True, {"steps": 1000, "games": 4})
+        compose(Request("test/identity", "dqn", options=few | {"warmup": 10_000}))
+    sides = {"even": ("dqn", {"warmup": 5}), "odd": ("dqn", {})}
+    config, told = compose(Request(PENNIES, teams=sides, options=few))
     assert [config.teams[team][1].warmup for team in sides] == [5, 100] and len(told) == 1
+    # one algorithm for the teams that are not named, as on the command line
+    config, _ = compose(Request(PENNIES, "dqn", {"even": sides["even"]}, few))
+    words = f"dqn {PENNIES} --team even=dqn --even.warmup 5 --steps 1000 --games 4"
+    assert config == compose_arguments(words.split())[0]
     tiny = {"hidden": 4, "evaluations": 0, "eval_episodes": 2, "out": str(tmp_path)}
     result = shoal.train("dqn", "test/identity", steps=100, **tiny)
     assert (
@@ -151,15 +155,15 @@ def test_fewer_games_than_devices_are_refused_in_a_sentence(name: str) -> None:
 def test_a_saved_config_is_fitted_to_other_settings_of_the_run(tmp_path: Path) -> None:
     """As the words it was made of would be; what is asked for beside it stays."""
     file = tmp_path / "config.json"
-    saved, _ = assemble(["dqn", "test/identity", "--hidden", "4", "--steps", "1e6"])
+    saved, _ = compose_arguments(["dqn", "test/identity", "--hidden", "4", "--steps", "1e6"])
     file.write_text(json.dumps(saved.to_json()))
-    config, note = assemble([str(file), "--steps", "1000"])
-    assert note.splitlines() == [
+    config, messages = compose_arguments([str(file), "--steps", "1000"])
+    assert messages == [
         "games 128 does not fit 1,000 steps: using 4",
         "warmup 10,000 does not fit 1,000 steps: using 100",
     ]
     found = settings_of(config)
     assert (found["games"], found["warmup"], found["hidden"]) == (4, 100, 4)
     with pytest.raises(ShoalError, match="1000 steps are too few for one update of 128 games"):
-        assemble([str(file), "--steps", "1000", "--games", "128", "--window", "25"])
-    assert assemble([str(file), "--seed", "3"])[1] == ""
+        compose_arguments([str(file), "--steps", "1000", "--games", "128", "--window", "25"])
+    assert compose_arguments([str(file), "--seed", "3"])[1] == []

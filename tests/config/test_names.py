@@ -17,7 +17,7 @@ from pettingzoo import ParallelEnv
 import shoal
 from shoal import envs
 from shoal.cli import main
-from shoal.config.compose import _pair, assemble
+from shoal.config.arguments import _pair, compose_arguments
 from shoal.envs.native.matrix import MatrixGame
 from shoal.report.results import of_folders
 from shoal.store import checkpoint, folder
@@ -218,7 +218,7 @@ def test_trap_40_a_teams_options_are_found_by_its_name(
         "0.5",
         "--env.repetitions=7",
     ]
-    config, _ = assemble(words)
+    config, _ = compose_arguments(words)
     assert config.teams[name][1].lr == 0.5 and config.options == {"repetitions": 7}
 
 
@@ -280,7 +280,7 @@ def test_teams_may_have_an_equals_sign(monkeypatch: pytest.MonkeyPatch) -> None:
     """In flags, where a value would follow it, a dash stands in its place."""
     monkeypatch.setitem(envs.GAMES, Duel.name, duel("a=b", "c=d=e"))
     words = f"--team a=b=ppo --team c=d=e=dqn {Duel.name} --a-b.lr 0.01 --c-d-e.hidden 3"
-    config, _ = assemble(words.split())
+    config, _ = compose_arguments(words.split())
     assert [(team, name) for team, (name, _) in config.teams.items()] == [
         ("a=b", "ppo"),
         ("c=d=e", "dqn"),

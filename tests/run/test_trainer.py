@@ -17,9 +17,8 @@ import pytest
 import shoal
 from shoal import algorithms, envs
 from shoal.config import presets
-from shoal.config.compose import assemble
+from shoal.config.arguments import compose_arguments
 from shoal.config.config import Config
-from shoal.config.fields import fill
 from shoal.config.settings import Settings
 from shoal.engine.episodes import Episodes
 from shoal.engine.loop import Metrics
@@ -27,6 +26,7 @@ from shoal.errors import ShoalError
 from shoal.monitor.console import Console, opposed
 from shoal.monitor.metrics import Diverged
 from shoal.monitor.sinks import Log
+from shoal.options import fill
 from shoal.run import trainer
 from shoal.store import folder
 from shoal.store.player import Player
@@ -259,8 +259,8 @@ def test_a_preset_fits_its_dataclasses_and_differs_from_them(algorithm: str, env
     Config.build(env, teams, tables["env"], tables["settings"])
     command = shlex.split(presets.path(algorithm, env).read_text().splitlines()[0])
     assert command[:3] == ["#", "shoal", "train"]
-    config, note = assemble(command[3:])
-    assert config.env == env and f"the preset of {algorithm} on" in note
+    config, messages = compose_arguments(command[3:])
+    assert config.env == env and f"the preset of {algorithm} on" in messages[0]
 
 
 def test_presets_of_teams_are_put_side_by_side():
@@ -272,8 +272,8 @@ def test_presets_of_teams_are_put_side_by_side():
     assert both.teams["two"] == mappo["algorithm"] and both.teams["three"] == coma["algorithm"]
     assert both.settings == mappo["settings"] and both.used == ("mappo", "coma")
     assert presets.sides({"": "mappo"}, env, wanted=False) == ({}, {}, {"": {}}, ())
-    assert presets.note((), env, "--no-preset") == ""
-    note = presets.note(("mappo", "coma"), env, "--no-preset")
+    assert presets.note((), env) == ""
+    note = presets.note(("mappo", "coma"), env)
     assert "mappo and of coma on mpe/simple_spread" in note and "--no-preset" in note
 
 
@@ -284,9 +284,10 @@ def test_wrong_values_are_named():
         fill(Settings, {"games": 2.5}, "a run")
     with pytest.raises(ShoalError, match="greedy must be true or false, not 1"):
         fill(Settings, {"greedy": 1}, "a run")
-    with pytest.raises(ShoalError, match="torso must be one of mlp, gru, not 'lstm'"):
-        fill(algorithms.find("ppo").Config, {"torso": "lstm"}, "ppo")
+    with pytest.raises(ShoalError, match="reward must be one of own, mean, sum, not 'all'"):
+        fill(algorithms.find("ppo").Config, {"reward": "all"}, "ppo")
     assert fill(Settings, {"steps": 2e6}, "a run").steps == 2_000_000
+    assert fill(Settings, {"steps": np.int64(7)}, "a run").steps == 7
 
 
 def test_mistakes_from_python_are_shoal_errors(tmp_path: Path):

@@ -13,7 +13,7 @@ import pytest
 
 import shoal
 from shoal.cli.main import main
-from shoal.config.compose import assemble
+from shoal.config.arguments import compose_arguments
 from shoal.errors import ShoalError
 from shoal.store import checkpoint, folder, start
 
@@ -49,7 +49,9 @@ def vdn(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def begun(words: str, run: Path) -> tuple[dict[str, Any], dict[str, Any], start.Start]:
     """Arrays of the first team's learner: fresh, and as it begins."""
-    config, _ = assemble([*words.split(), *SMALL.split(), "--no-preset", "--from", str(run)])
+    config, _ = compose_arguments(
+        [*words.split(), *SMALL.split(), "--no-preset", "--from", str(run)]
+    )
     rng = np.random.default_rng(0)
     fresh = {team: algorithm.init(rng) for team, algorithm in config.algorithms.items()}
     found = start.begin(config, fresh)
@@ -190,7 +192,7 @@ def test_nothing_that_a_strangers_folder_names_is_imported(mappo: Any, tmp_path:
 def test_every_learning_algorithm_says_what_may_be_taken() -> None:
     """Every field of a learner is either taken over or one of those that begin anew."""
     for words in ("ppo test/identity", "dqn test/identity", "sac test/continuous_identity"):
-        config, _ = assemble([*words.split(), *SMALL.split(), "--no-preset"])
+        config, _ = compose_arguments([*words.split(), *SMALL.split(), "--no-preset"])
         (algorithm,) = config.algorithms.values()
         learner = jax.eval_shape(lambda one=algorithm: one.init(np.random.default_rng(0)))
         left = set(learner._fields) - set(algorithm.inherits)

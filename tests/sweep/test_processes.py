@@ -20,7 +20,7 @@ from safetensors.numpy import load_file
 
 import shoal
 from shoal.cli.main import main
-from shoal.config.compose import assemble
+from shoal.config.arguments import compose_arguments
 from shoal.errors import ShoalError
 from shoal.run import trainer
 from shoal.store import checkpoint
@@ -187,7 +187,7 @@ def test_a_job_that_fails_leaves_the_others_alone(
     ]
     outcomes = processes.work(jobs)
     assert outcomes[good].state == progress.FINISHED
-    assert outcomes[bad].state == progress.FAILED and outcomes[bad].told.startswith(
+    assert outcomes[bad].state == progress.FAILED and outcomes[bad].message.startswith(
         "there is no option --colour"
     )
     assert "bad: failed: there is no option --colour" in capsys.readouterr().out
@@ -204,7 +204,7 @@ def test_seeds_in_one_program_end_as_each_alone(tmp_path: Path) -> None:
         " --evaluations 1"
     )
     words += f" --eval-episodes 2 --steps 400 --devices 1 --out {tmp_path}"
-    base, _ = assemble(words.split())
+    base, _ = compose_arguments(words.split())
     configs = [
         replace(base, settings=replace(base.settings, seed=k, name=f"seed-{k}")) for k in range(3)
     ]
@@ -263,7 +263,7 @@ def test_only_what_never_was_trained_is_begun_anew(tmp_path: Path) -> None:
 
 def test_places_share_all_cores() -> None:
     cores = os.sched_getaffinity(0)
-    assert processes.shares(0, 1000) == [[core] for core in sorted(cores)]
-    assert processes.shares(0, 1) == [sorted(cores)]
-    assert len(processes.shares(3 * len(cores), 1000)) == 3 * len(cores)
-    assert all(len(share) == 1 for share in processes.shares(3 * len(cores), 1000))
+    assert processes.core_slots(0, 1000) == [[core] for core in sorted(cores)]
+    assert processes.core_slots(0, 1) == [sorted(cores)]
+    assert len(processes.core_slots(3 * len(cores), 1000)) == 3 * len(cores)
+    assert all(len(share) == 1 for share in processes.core_slots(3 * len(cores), 1000))

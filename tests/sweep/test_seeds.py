@@ -12,7 +12,7 @@ import pytest
 
 import shoal
 from shoal.cli.main import main
-from shoal.config.compose import assemble
+from shoal.config.arguments import compose_arguments
 from shoal.config.settings import Settings, numbers
 from shoal.errors import ShoalError
 from shoal.store import folder
@@ -70,7 +70,7 @@ def test_listed_seeds_are_a_group_that_gets_more_of_them_and_is_trained_further(
     assert content["seeds"] == [3, 7, 0, 4] and content["finished"] == 4
     assert content["config"]["settings"]["steps"] == 200
     alone = [*TINY.split(), "--steps", "200", "--seed", "7", "--devices", "1"]
-    config, _ = assemble([*alone, "--out", str(tmp_path), "--name", "alone"])
+    config, _ = compose_arguments([*alone, "--out", str(tmp_path), "--name", "alone"])
     job = processes.Job(tmp_path / "alone", alone)
     assert processes.work([job], quiet=True)[job.path].state == "finished"
     assert weights(job.path) == weights(group / "seed-7") and config.settings.seed == 7
@@ -95,15 +95,15 @@ def test_what_cannot_be_seeds_is_refused(seeds: str) -> None:
     with pytest.raises(ShoalError, match="seeds must be"):
         Settings(seeds=seeds)
     with pytest.raises(ShoalError, match="seeds must be"):
-        assemble([*TINY.split(), f"--seeds={seeds}"])
+        compose_arguments([*TINY.split(), f"--seeds={seeds}"])
 
 
 def test_one_seed_beside_a_list_is_refused() -> None:
     with pytest.raises(ShoalError, match="says which there are: leave out seed"):
-        assemble([*TINY.split(), "--seeds", "3,7", "--seed", "1"])
-    assert assemble([*TINY.split(), "--seeds", "3"])[0].settings.each == [0, 1, 2]
-    assert not assemble([*TINY.split(), "--seed", "3"])[0].settings.grouped
-    assert assemble([*TINY.split(), "--seeds", "3,7"])[0].settings.grouped
+        compose_arguments([*TINY.split(), "--seeds", "3,7", "--seed", "1"])
+    assert compose_arguments([*TINY.split(), "--seeds", "3"])[0].settings.each == [0, 1, 2]
+    assert not compose_arguments([*TINY.split(), "--seed", "3"])[0].settings.grouped
+    assert compose_arguments([*TINY.split(), "--seeds", "3,7"])[0].settings.grouped
 
 
 GROWN = {  # what there is, what is asked for, what there is then
@@ -127,7 +127,7 @@ def test_a_group_does_not_shrink(tmp_path: Path) -> None:
 
 def test_seeds_in_one_program_are_trained_further(tmp_path: Path) -> None:
     """As on an accelerator; one of them begins only then."""
-    base, _ = assemble([*TINY.split(), "--devices", "1", "--out", str(tmp_path)])
+    base, _ = compose_arguments([*TINY.split(), "--devices", "1", "--out", str(tmp_path)])
 
     def work(steps: int, count: int) -> None:
         alike = [

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from .. import plugins
-from ..errors import ShoalError, nearest
+from ..errors import ShoalError, did_you_mean
 from ..types import Spec
 from .a2c import A2C
 from .base import Algorithm
@@ -41,7 +41,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     kind.name: kind for kind in (*POLICY, *VALUE, *PATHWISE, *FIXED, SelfPlay)
 }
 UNTRAINED = tuple(name for name, kind in ALGORITHMS.items() if not kind.needs_training)
-ALIASES = {"ia2c": "a2c", "ippo": "ppo", "iql": "dqn"}  # the same object with several agents
+# the same object with several agents, and by its field's name
+ALIASES = {"ia2c": "a2c", "ippo": "ppo", "iql": "dqn", "self_play": "past"}
 
 
 def find(name: str) -> type[Algorithm]:
@@ -50,7 +51,7 @@ def find(name: str) -> type[Algorithm]:
     if kind is None:
         path = plugins.path_of("algorithm", name)
         if not path:
-            hint = nearest(name, [*ALGORITHMS, *ALIASES, *plugins.entries("algorithm")])
+            hint = did_you_mean(name, [*ALGORITHMS, *ALIASES, *plugins.entries("algorithm")])
             raise ShoalError(f"there is no algorithm {name!r}{hint}: `shoal list` shows them all")
         kind = _checked(path, plugins.load(path))
     return kind
@@ -58,7 +59,7 @@ def find(name: str) -> type[Algorithm]:
 
 def id_of(kind: type[Algorithm]) -> str:
     """What `find` finds an algorithm by: its name, or the import path of one from outside."""
-    return kind.name if ALGORITHMS.get(kind.name) is kind else plugins.hold(_checked("", kind))
+    return kind.name if ALGORITHMS.get(kind.name) is kind else plugins.register(_checked("", kind))
 
 
 def parse_algorithm(word: str) -> tuple[str, dict[str, Any]]:

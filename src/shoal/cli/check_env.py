@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .. import envs
-from ..config.compose import env_options
+from ..config.arguments import env_options
 from ..config.flags import parse
 from ..envs import watched_check
 from ..errors import ShoalError
@@ -37,9 +37,11 @@ def check_env(args: list[str], trust: Trusting) -> int:
         "Play an environment at random against the contract: shoal check-env pz:mpe2.simple_tag_v3"
     )
     env, args = first(args, "say which environment to check: shoal check-env <env>")
-    options, args = env_options(args)
-    how = parse(Check, Check(), args, "shoal check-env <env>", description)
-    report = watched_check.check_env(envs.make(env, **options), how.steps, how.seed, how.patience)
+    env_own, args = env_options(args)
+    options = parse(Check, Check(), args, "shoal check-env <env>", description)
+    report = watched_check.check_env(
+        envs.make(env, **env_own), options.steps, options.seed, options.patience
+    )
     print("\n".join(sides(report.teams)))
     for rule, findings in report.findings.items():
         print(f"{'broken' if findings else 'kept  ' if report.steps else 'unseen'}  {rule}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import ShoalError, nearest
+from ..errors import ShoalError, did_you_mean
 
 BASH = """\
 _shoal() {
@@ -31,7 +31,7 @@ def script(shell: str) -> str:
     if shell not in shells:
         raise ShoalError(
             f"say for which shell: shell is {', '.join(shells)}, not"
-            f" {shell!r}{nearest(shell, shells)}"
+            f" {shell!r}{did_you_mean(shell, shells)}"
         )
     from .. import plugins
     from ..algorithms import ALGORITHMS, ALIASES

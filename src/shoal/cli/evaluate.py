@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..config import campaign
-from ..config.compose import evaluation
+from ..config.arguments import evaluation
 from ..config.trust import FLAG, Trust
 from ..engine.episodes import outcomes
 from ..errors import ShoalError
@@ -79,14 +79,14 @@ def evaluate(args: list[str], trust: Trusting) -> int:
         f" An environment of somebody's own, which the run names, is only played with {FLAG}"
     )
     run, args = first(args, "say which run to evaluate: shoal evaluate <run>")
-    how, others = evaluation(Evaluation(), args, "shoal evaluate <run>", title)
+    options, others = evaluation(Evaluation(), args, "shoal evaluate <run>", title)
     members = _members(Path(run))
     if members is not None:
-        return _all(run, members, how, others, trust.files)
-    played = _played(_loaded(Path(run), how, others, trust.files), how)
+        return _all(run, members, options, others, trust.files)
+    played = _played(_loaded(Path(run), options, others, trust.files), options)
     instead = {team: name for team, (name, _) in others.items()}
-    if how.json:
-        facts = {"run": run} | how.facts | {"teams": played.teams}
+    if options.json:
+        facts = {"run": run} | options.facts | {"teams": played.teams}
         facts |= {"instead": instead} if instead else {}
         facts |= {"metrics": played.metrics} if played.metrics else {}
         print(json.dumps(facts | {"length": played.length}))
@@ -94,7 +94,7 @@ def evaluate(args: list[str], trust: Trusting) -> int:
     config = played.player.config
     print(
         f"{config.label} on {config.env} after {played.player.steps:,} steps,"
-        f" {how.episodes} {how.actions} episodes"
+        f" {options.episodes} {options.actions} episodes"
     )
     for team, score in played.teams.items():
         print(_sentence(team, score, instead.get(team, "")))
@@ -103,12 +103,12 @@ def evaluate(args: list[str], trust: Trusting) -> int:
     return 0
 
 
-def _loaded(run: Path, how: Evaluation, others: Others, trust: Trust) -> Player:
-    return load(run, best=how.best, trust=trust.everything).against(others)
+def _loaded(run: Path, options: Evaluation, others: Others, trust: Trust) -> Player:
+    return load(run, best=options.best, trust=trust.everything).against(others)
 
 
-def _played(player: Player, how: Evaluation) -> Played:
-    played = player.evaluate(how.episodes, not how.sampled, how.seed)
+def _played(player: Player, options: Evaluation) -> Played:
+    played = player.evaluate(options.episodes, not options.sampled, options.seed)
     teams = {
         team: {"return": float(rows.mean()), "deviation": float(rows.mean(1).std())}
         for team, rows in played.returns.items()
@@ -148,25 +148,27 @@ def _members(folder: Path) -> list[Member] | None:
 
 
 def _all(
-    folder: str, members: Sequence[Member], how: Evaluation, others: Others, trust: Trust
+    folder: str, members: Sequence[Member], options: Evaluation, others: Others, trust: Trust
 ) -> int:
     """Every run's policy, each on the same games; 1 if some have none."""
     done: list[tuple[Member, Played]] = []
     left: list[tuple[Path, str]] = []
     for member in members:
         try:
-            player = _loaded(member.path, how, others, trust)
+            player = _loaded(member.path, options, others, trust)
         except ShoalError as error:
             left.append((member.path, str(error)))
             continue
-        done.append((_named(member, player), _played(player, how)))
+        done.append((_named(member, player), _played(player, options)))
     if not done:
         raise ShoalError(f"no run of {folder} can be evaluated: {left[0][1] if left else 'none'}")
     over = _over_runs(done)
-    if how.json:
-        print(json.dumps(_as_json(folder, done, over, left, others) | how.facts))
+    if options.json:
+        print(json.dumps(_as_json(folder, done, over, left, others) | options.facts))
     else:
-        print(f"{len(done)} runs of {folder}, {how.episodes} {how.actions} episodes of each")
+        print(
+            f"{len(done)} runs of {folder}, {options.episodes} {options.actions} episodes of each"
+        )
         _print_table(done, over)
         for path, why in left:
             print(f"{path} is left out: {why}")

@@ -20,7 +20,7 @@ from ..envs.adapters.options import AdapterOptions
 from ..envs.host.match import Hosted
 from ..envs.metrics import declared
 from ..envs.native.grid import GridGame
-from ..errors import ShoalError, nearest
+from ..errors import ShoalError, did_you_mean
 from ..nets.torsos import TORSOS
 from ..source import derives
 from ..types import Discrete, Spec
@@ -116,7 +116,7 @@ def about(name: str) -> str:
         return _about_game(name)
     known = [*ALGORITHMS, *ALIASES, *plugins.entries("algorithm")]
     if name not in known:
-        hint = nearest(name, [*known, *GAMES, *plugins.entries("game")])
+        hint = did_you_mean(name, [*known, *GAMES, *plugins.entries("game")])
         raise ShoalError(
             f"there is no algorithm or environment {name!r}{hint}: `shoal list` shows all"
         )

@@ -11,7 +11,7 @@ from importlib import import_module
 
 from .. import __version__
 from ..config.trust import EVERYTHING, FLAG, Trust, of_files, trusted
-from ..errors import FULL, ShoalError, nearest, printable
+from ..errors import FULL, ShoalError, did_you_mean, printable
 from .words import Trusting
 
 INTRO = """\
@@ -53,8 +53,8 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None, handed: Trust | None = None) -> int:
-    """Run a command; the exit code. One that another process gives trusts only what that one hands
-    on."""
+    """Run a command and return the exit code. `handed` is what a parent process trusts, if one
+    started this; then nothing else is trusted."""
     argv = list(sys.argv[1:] if argv is None else argv)
     typed = Trusting(EVERYTHING, trusted(FLAG in argv))
     try:
@@ -97,7 +97,7 @@ def _dispatch(argv: list[str], trust: Trusting) -> int:
         return 0
     if word not in COMMANDS:
         raise ShoalError(
-            f"there is no command {word!r}{nearest(word, COMMANDS)}: `shoal --help` shows them"
+            f"there is no command {word!r}{did_you_mean(word, COMMANDS)}: `shoal --help` shows them"
         )
     return _command(word)(args, trust)
 
@@ -108,8 +108,8 @@ def _command(word: str) -> Callable[[list[str], Trusting], int]:
 
 
 def _ready() -> None:
-    """Let every sentence through: what stdout cannot write becomes a question mark, and there is
-    one."""
+    """Make sure that stdout and stderr exist, and write a question mark for what they cannot
+    encode."""
     if sys.stdout is None:  # closed: the next file that is opened must not take its place
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     if sys.stderr is None:
@@ -119,8 +119,7 @@ def _ready() -> None:
 
 
 def entry() -> None:
-    """The console script; a thread that somebody left running, such as a compiler's, ends with
-    it."""
+    """The console script; ends also if a library left a thread running."""
     _ready()
     code = main()
     others = set(threading.enumerate()) - {threading.current_thread()}

@@ -11,7 +11,8 @@ from ..config.flags import parse
 from ..errors import ShoalError
 from ..report import html as page
 from ..report import tables
-from ..report.results import Run, Study, of_folders
+from ..report.results import of_folders
+from ..report.study import RunScores, Study
 from .words import Trusting
 
 TITLE = (
@@ -39,7 +40,7 @@ class Report:
     """Metric of the environments that is the score, such as won; empty takes the return of one
     agent."""
 
-    def wants(self, run: Run) -> bool:
+    def wants(self, run: RunScores) -> bool:
         """Whether it is to be reported."""
         places = (run.path.name, run.path.absolute().parent.name)
         chosen = _matches(self.algorithms, run.algorithm) and _matches(self.envs, run.env)
@@ -58,16 +59,16 @@ def report(args: list[str], trust: Trusting) -> int:
     words = list(args)
     while words and not words[0].startswith("-"):
         folders.append(Path(words.pop(0)))
-    how = parse(Report, Report(), words, "shoal report <folder> …", TITLE)
+    options = parse(Report, Report(), words, "shoal report <folder> …", TITLE)
     if not folders:
         raise ShoalError("say which folders the runs are in: shoal report <folder> …")
     for folder in folders:
         if not folder.is_dir():
             raise ShoalError(f"there is no folder {folder}: say a folder that runs are in")
-    if len(folders) > 1 and not how.out:
+    if len(folders) > 1 and not options.out:
         raise ShoalError("say where a report on several folders goes: --out <folder>")
-    study = of_folders(folders, how.wants, how.metric)
-    return publish(study, Path(how.out) if how.out else folders[0])
+    study = of_folders(folders, options.wants, options.metric)
+    return publish(study, Path(options.out) if options.out else folders[0])
 
 
 def publish(study: Study, folder: Path) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..config.arguments import compose_arguments
 from ..config.campaign import FILE
-from ..config.compose import assemble
 from ..config.flags import parse
 from ..config.trust import FLAG
 from ..errors import ShoalError
@@ -35,7 +35,7 @@ An environment of somebody's own, which the folder names, is only run with {FLAG
 
 @dataclass(frozen=True)
 class Resume:
-    """How to go on."""
+    """Options of `shoal resume`."""
 
     steps: int = 0
     """Environment steps to train for in all; 0 is as the folder says."""
@@ -49,9 +49,9 @@ class Resume:
 
 def train(args: list[str], trust: Trusting) -> int:
     """Train what the words say."""
-    config, note = assemble(args, trust.words, trust.files)
-    if note:
-        print(note, flush=True)
+    config, messages = compose_arguments(args, trust.words, trust.files)
+    for message in messages:
+        print(message, flush=True)
     return _code((seeds if config.settings.grouped else trainer).train(config))
 
 
@@ -61,23 +61,23 @@ def resume(args: list[str], trust: Trusting) -> int:
         print(RESUME, end="")
         return 0
     word, args = first(args, f"say which run to go on with: {WHICH}")
-    how = parse(Resume, Resume(), args, "shoal resume <run>", RESUME)
+    options = parse(Resume, Resume(), args, "shoal resume <run>", RESUME)
     run = Path(word)
     if (run / FILE).exists():
-        if how != Resume():
+        if options != Resume():
             raise ShoalError(
                 f"{run} is a campaign, whose runs are compared after equal steps: add seeds with"
                 f" shoal campaign, or train another for more steps"
             )
         return campaign.campaign([word], trust)
     if seeds.is_group(run):
-        return _code(seeds.resume(run, trust=trust.files, steps=how.steps, seeds=how.seeds))
-    if how.seeds:
+        return _code(seeds.resume(run, trust=trust.files, steps=options.steps, seeds=options.seeds))
+    if options.seeds:
         raise ShoalError(
             f"{run} is one run, and only a group has seeds: shoal train {run / CONFIG}"
-            f" --seeds {how.seeds} makes one"
+            f" --seeds {options.seeds} makes one"
         )
-    return _code(trainer.resume(run, trust=trust.files, steps=how.steps))
+    return _code(trainer.resume(run, trust=trust.files, steps=options.steps))
 
 
 def _code(result: Result) -> int:

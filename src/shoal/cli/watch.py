@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from .. import algorithms, envs
-from ..config.compose import env_options, evaluation
+from ..config.arguments import env_options, evaluation
 from ..config.config import Config
 from ..devices import setup
 from ..errors import ShoalError

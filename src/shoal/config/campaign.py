@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from .. import files
 from ..envs.metrics import meant
-from ..errors import ShoalError, nearest
-from .compose import assemble
+from ..errors import ShoalError, did_you_mean
+from .arguments import compose_arguments
 from .settings import numbers as numbers
 from .trust import EVERYTHING, NOTHING, Trust
 
@@ -35,8 +35,8 @@ TABLES = ("algorithms", "envs", "seeds", "out", "options", "scales")  # of a TOM
 
 
 class Job(NamedTuple):
-    """A run: its folder, the words after `shoal train` that make it, without --out and --name, and
-    what is trusted."""
+    """A run to be trained: its folder, its arguments of `shoal train` without --out and --name, and
+    what code it may run."""
 
     path: Path
     args: Sequence[str]
@@ -46,8 +46,8 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True)
 class Pair:
-    """An algorithm on an environment. Both have a label and are words after `shoal train`, as are
-    the options."""
+    """An algorithm on an environment, by their labels, and the arguments of `shoal train` that they
+    stand for."""
 
     algorithm: str
     env: str
@@ -74,8 +74,8 @@ class Pair:
 
 @dataclass(frozen=True)
 class Plan:
-    """All pairs, and what is 0 and 1 of normalised scores where the user says so: `env` or `env
-    team` -> both."""
+    """All pairs, and the scores that are 0 and 1 when normalised, where the user says so: `env` or
+    `env team` -> both."""
 
     pairs: list[Pair]
     scales: dict[str, list[float]] = field(default_factory=dict)
@@ -98,8 +98,7 @@ class Plan:
         return {"pairs": pairs, "scales": self.scales}
 
     def merged(self, before: Plan, folder: Path) -> Plan:
-        """This and what the folder has already; refused if they say different things of the same
-        pair."""
+        """This plan and the one in the folder; refused if a pair differs between them."""
         pairs = {pair.key: pair for pair in before.pairs}
         for pair in self.pairs:
             old = pairs.get(pair.key)
@@ -122,17 +121,17 @@ def made(
     words: Trust = EVERYTHING,
     files: Trust = NOTHING,
 ) -> Plan:
-    """Every algorithm on every environment, by label; each pair is assembled as `shoal train`
+    """Every algorithm on every environment, by label; each pair is composed as `shoal train`
     would.
 
-    `words` and `files` as in `assemble`."""
+    `words` and `files` as in `compose_arguments`."""
     pairs = []
     for env, env_words in envs.items():
         for algorithm, own_words in algorithms.items():
             args = [*ALONE, *own_words, *env_words, *options]
             _refuse_own(args)
             try:
-                config, _ = assemble([*args, "--seed", str(seeds[0])], words, files)
+                config, _ = compose_arguments([*args, "--seed", str(seeds[0])], words, files)
             except ShoalError as error:
                 means = "" if shlex.join(own_words) == algorithm else f" ({shlex.join(own_words)})"
                 raise ShoalError(f"{algorithm}{means} on {env}: {error}") from None
@@ -143,11 +142,11 @@ def made(
 
 
 def checked(plan: Plan, metric: str = "") -> Plan:
-    """The plan, if its runs can be compared, also by that metric, and told apart."""
+    """The plan, if its runs can be compared, also by that metric, and have different folders."""
     for pair in plan.pairs:
         if metric and not meant(metric, pair.metrics):
             raise ShoalError(
-                f"{pair.env} has no metric {metric!r}{nearest(metric, pair.metrics)}: it has"
+                f"{pair.env} has no metric {metric!r}{did_you_mean(metric, pair.metrics)}: it has"
                 f" {', '.join(pair.metrics) or 'none'}"
             )
     for env in dict.fromkeys(pair.env for pair in plan.pairs):
@@ -156,13 +155,13 @@ def checked(plan: Plan, metric: str = "") -> Plan:
     for name in plan.scales:
         if name not in tasks:
             raise ShoalError(
-                f"[scales] has {name!r}{nearest(name, tasks)}: there are {', '.join(tasks)}"
+                f"[scales] has {name!r}{did_you_mean(name, tasks)}: there are {', '.join(tasks)}"
             )
     paths = [str(job.path) for job in plan.jobs(Path())]
     if len(set(paths)) < len(paths):
         raise ShoalError(
-            "two algorithms or environments of the campaign have names that are"
-            " too alike: rename one"
+            "two algorithms or environments of the campaign have names that are too alike:"
+            " rename one"
         )
     return plan
 
@@ -180,9 +179,8 @@ def _same_grid(env: str, grids: list[tuple[str, dict[str, Any]]]) -> None:
             if value != asked[name]:
                 flag = f"--{name.replace('_', '-')}"
                 raise ShoalError(
-                    f"runs on {env} cannot be compared, as {name} is {told(asked[name])} for"
-                    f" {first} and"
-                    f" {told(value)} for {other}: give all of them the same {flag}"
+                    f"runs on {env} cannot be compared, as {name} is {formatted(asked[name])} for"
+                    f" {first} and {formatted(value)} for {other}: give all of them the same {flag}"
                 )
 
 
@@ -202,7 +200,7 @@ def contrast(one: Any, other: Any, name: str = "") -> str:
         for key in [*one, *(key for key in other if key not in one)]:
             if one.get(key) != other.get(key):
                 return contrast(one.get(key), other.get(key), key)
-    return f"{name} {told(one)}, not {told(other)}"
+    return f"{name} {formatted(one)}, not {formatted(other)}"
 
 
 def load(folder: Path, trust: Trust = NOTHING, again: Collection[tuple[str, str]] = ()) -> Plan:
@@ -214,7 +212,7 @@ def load(folder: Path, trust: Trust = NOTHING, again: Collection[tuple[str, str]
         if pair.key not in again:
             _refuse_own(pair.args)
             with files.errors_name(folder / FILE):
-                config, _ = assemble(pair.args, trust, trust)
+                config, _ = compose_arguments(pair.args, trust, trust)
             own = trust.only(config.to_json())
             pair = dataclasses.replace(pair, trust=own, metrics=config.metrics)
         pairs.append(pair)
@@ -222,7 +220,7 @@ def load(folder: Path, trust: Trust = NOTHING, again: Collection[tuple[str, str]
 
 
 def read(folder: Path) -> Plan:
-    """The same to look at, not to run."""
+    """Read a plan without importing anything it names."""
     content = files.read_json(folder / FILE, "a campaign's folder")
     try:
         plan = Plan(
@@ -292,7 +290,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     for name in content:
         if name not in TABLES:
             raise ShoalError(
-                f"{path} has {name!r}{nearest(name, TABLES)}: a campaign has {', '.join(TABLES)}"
+                f"{path} has {name!r}{did_you_mean(name, TABLES)}: a campaign has"
+                f" {', '.join(TABLES)}"
             )
     for name in ("algorithms", "envs"):
         content[name] = _entries(content.get(name), path, name)
@@ -314,8 +313,8 @@ def _entries(given: Any, path: Path, name: str) -> dict[str, list[str]]:
     )
     if not entries or not isinstance(entries, dict) or not _are_texts(entries.values()):
         raise ShoalError(
-            f"{name} in {path} must be a list of names or a table: label = 'words"
-            f" after shoal train'"
+            f"{name} in {path} must be a list of names or a table: label = 'words after shoal"
+            " train'"
         )
     for words in entries.values():
         if words.lstrip().startswith("-"):
@@ -336,8 +335,8 @@ def _check_scales(scales: Any, path: Path) -> None:
         )
         if len(numbers) != 2 or numbers[0] >= numbers[1]:
             raise ShoalError(
-                f"scales in {path} must say which scores are 0 and 1, such as {task or 'env'!r}"
-                f" = [-30, -5]"
+                f"scales in {path} must say which scores are 0 and 1, such as"
+                f" {task or 'env'!r} = [-30, -5]"
             )
 
 
@@ -359,5 +358,5 @@ def _slug(label: str) -> str:
     return re.sub(r"[^\w.+=-]+", "_", label.replace("/", "__").replace(":", "__")).strip("_.")
 
 
-def told(value: Any) -> str:
+def formatted(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -22,9 +22,9 @@ from ..algorithms import Algorithm
 from ..devices import choices, usable
 from ..envs.host.match import Hosted
 from ..envs.metrics import checked, declared
-from ..errors import ShoalError, nearest
+from ..errors import ShoalError, did_you_mean
+from ..options import WHOLE, check_numbers, entry, fill
 from ..types import Clock, Discrete, Share, Spec
-from .fields import WHOLE, bounded, entry, fill
 from .settings import SHORT, Settings
 from .trust import COMPILED, EVERYTHING, NOTHING, Trust
 
@@ -51,7 +51,7 @@ class Config:
         self._check_teams()
         s = self.settings
         for config in (s, *(config for _, config in self.teams.values())):
-            bounded(config)
+            check_numbers(config)
         for algorithm in self.algorithms.values():
             algorithm.check(self.share)
             if algorithm.sees_state and not algorithm.spec.state:
@@ -67,22 +67,13 @@ class Config:
             )
 
     def _check_teams(self) -> None:
-        sides = ", ".join(self.sides)
-        for team, (name, config) in self.teams.items():
-            if team not in self.sides:
-                raise ShoalError(
-                    f"{self.env} has no team {team!r}{nearest(team, self.sides)}: it has {sides}"
-                )
+        check_teams(self.env, self.sides, self.teams)
+        for name, config in self.teams.values():
             if not isinstance(config, algorithms.find(name).Config):
                 raise ShoalError(
                     f"{name} is set by a {algorithms.find(name).Config.__name__}, not {config!r}"
                 )
         self._check_best()
-        for team in self.sides:
-            if team not in self.teams:
-                raise ShoalError(
-                    f"team {team!r} of {self.env} has no algorithm: its teams are {sides}"
-                )
 
     def _check_best(self) -> None:
         best = self.settings.best
@@ -91,7 +82,7 @@ class Config:
         known = [*self.sides, *self.metrics]
         what = "a team or a metric" if self.metrics else "a team"
         raise ShoalError(
-            f"best must be {what} of {self.env}, not {best!r}{nearest(best, known)}: it has"
+            f"best must be {what} of {self.env}, not {best!r}{did_you_mean(best, known)}: it has"
             f" {', '.join(known)}"
         )
 
@@ -108,7 +99,7 @@ class Config:
 
     @cached_property
     def game(self) -> Any:
-        """To be played: the one place where what a config names becomes code that runs."""
+        """Open the environment; the only place where its name becomes running code."""
         self.trust.check(self.env, self.options)
         game = opened(self.env, self.options, self.settings, self.told, self.said)
         if self.told and not isinstance(game, Hosted) and game.teams != self.told:
@@ -259,6 +250,20 @@ class Config:
         made = parts(env, teams, options, settings)
         native = bool(envs.ours(env))
         return cls(*made, None if native else told or None, said=None if native else said)
+
+
+def check_teams(env: str, sides: Collection[str], given: Collection[str]) -> None:
+    """Refuse teams that the game does not have, and missing ones."""
+    for team in given:
+        if team not in sides:
+            hint = did_you_mean(team, sides)
+            raise ShoalError(f"{env} has no team {team!r}{hint}: its teams are {', '.join(sides)}")
+    for team in sides:
+        if team not in given:
+            raise ShoalError(
+                f"team {team!r} of {env} has no algorithm: add --team {team}=<algorithm>"
+                f" (in Python teams={{{team!r}: …}})"
+            )
 
 
 def opened(

@@ -1,6 +1,6 @@
-"""Small runs: a default that is merely too large for a run is made to fit it, and it is said.
+"""Small runs: a default that is too large for a run is lowered, with a message.
 
-What somebody asked for, by a flag or a keyword, stays as it is: if it does not fit, `Config`
+An option that the user gave, by a flag or a keyword, stays as it is: if it does not fit, `Config`
 refuses it.
 """
 
@@ -15,13 +15,13 @@ from ..types import Fit, Share, Spec
 from .config import Config
 from .settings import Settings
 
-UPDATES = 10  # that a run of too few steps is cut into
+UPDATES = 10  # updates of a run that is too short for its defaults
 # games and steps of a window, below which nothing is worth fitting
 FEWEST = 4
 SHORTEST = 5
 
 
-class Asked(NamedTuple):
+class Given(NamedTuple):
     """The names of options that the user gave."""
 
     settings: Collection[str]
@@ -33,44 +33,44 @@ def fitted(
     options: dict[str, Any],
     teams: dict[str, tuple[str, Any]],
     settings: Settings,
-    asked: Asked,
+    given: Given,
     sides: dict[str, Spec] | None = None,
     said: tuple[str, ...] | None = None,
 ) -> tuple[Config, list[str]]:
-    """The run, and what the user should be told of it; `sides` is who plays and `said` the game's
-    metrics, where that is known already."""
-    chosen, settings, told = fits(teams, settings, asked)
-    return Config(env, options, chosen, settings, sides, said=said), told
+    """The run, and messages for the user; `sides` are the teams and `said` the metrics of the game,
+    if they are known already."""
+    chosen, settings, messages = fits(teams, settings, given)
+    return Config(env, options, chosen, settings, sides, said=said), messages
 
 
-def refitted(config: Config, settings: Settings, asked: Asked) -> tuple[Config, list[str]]:
-    """A config that was saved with other settings of the run, and what the user should be told."""
-    teams, settings, told = fits(config.teams, settings, asked)
-    return dataclasses.replace(config, teams=teams, settings=settings), told
+def refitted(config: Config, settings: Settings, given: Given) -> tuple[Config, list[str]]:
+    """A saved config with other settings of the run, and messages for the user."""
+    teams, settings, messages = fits(config.teams, settings, given)
+    return dataclasses.replace(config, teams=teams, settings=settings), messages
 
 
 def fits(
-    teams: dict[str, tuple[str, Any]], settings: Settings, asked: Asked
+    teams: dict[str, tuple[str, Any]], settings: Settings, given: Given
 ) -> tuple[dict[str, tuple[str, Any]], Settings, list[str]]:
-    """Every team's algorithm and the settings of the run, each fitted to the other; what
-    changed."""
-    told: list[str] = []
+    """Every team's algorithm and the settings of the run, each fitted to the other, and messages
+    about what changed."""
+    messages: list[str] = []
     for suited in (_games, _window):
-        settings = _taken(settings, suited(settings), asked.settings, told)
+        settings = _taken(settings, suited(settings), given.settings, messages)
     devices = max(settings.devices, 1)
     share = Share(max(settings.games // devices, 1), settings.window, devices, settings.steps)
     chosen = {}
     for team, (name, config) in teams.items():
         own = algorithms.find(name).suited(config, share)
-        chosen[team] = (name, _taken(config, own, asked.teams.get(team, ()), told))
-    return chosen, settings, list(dict.fromkeys(told))
+        chosen[team] = (name, _taken(config, own, given.teams.get(team, ()), messages))
+    return chosen, settings, list(dict.fromkeys(messages))
 
 
-def _taken(config: Any, fits: list[Fit], asked: Collection[str], told: list[str]) -> Any:
-    """The config with what fits better and was not asked for."""
-    fits = [fit for fit in fits if fit.option not in asked]
+def _taken(config: Any, fits: list[Fit], given: Collection[str], messages: list[str]) -> Any:
+    """The config with what fits better, except options that the user gave."""
+    fits = [fit for fit in fits if fit.option not in given]
     for option, value, to in fits:
-        told.append(f"{option} {getattr(config, option):,} does not fit {to}: using {value:,}")
+        messages.append(f"{option} {getattr(config, option):,} does not fit {to}: using {value:,}")
     return dataclasses.replace(config, **{fit.option: fit.value for fit in fits})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ShoalError, nearest
+from ..errors import ShoalError, did_you_mean
 
 SHORT = 20_000  # steps
 
@@ -101,9 +101,8 @@ class Settings:
             raise ShoalError(f"evaluations must be at most 10,000, not {self.evaluations}")
         for word in self.track.split(",") if self.track else ():
             if word not in TRACKERS:
-                raise ShoalError(
-                    f"track must be of {', '.join(TRACKERS)}, not {word!r}{nearest(word, TRACKERS)}"
-                )
+                hint = did_you_mean(word, TRACKERS)
+                raise ShoalError(f"track must be of {', '.join(TRACKERS)}, not {word!r}{hint}")
         plain = self.out.isprintable() and self.name.isprintable() and len(self.name.encode()) < 200
         if not plain or not self.out or self.name != self.name.strip("/. ") or "/" in self.name:
             raise ShoalError("name must be a plain folder name and out the folder it goes into")

@@ -10,14 +10,14 @@ host.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import re
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 from .. import plugins
-from ..errors import ShoalError, nearest
+from ..errors import ShoalError, did_you_mean
+from ..options import fill
 
 if TYPE_CHECKING:
     from .game import Env as Env
@@ -51,10 +51,10 @@ def make(env_id: str, **options: Any) -> Any:
 
     if found := find(env_id):
         game, said = found
-        return _native(game, env_id, said | options)
+        return fill(game, said | options, env_id)
     prefix, colon, rest = env_id.partition(":")
     if not colon:
-        hint = nearest(env_id, [*GAMES, *plugins.entries("game")])
+        hint = did_you_mean(env_id, [*GAMES, *plugins.entries("game")])
         raise ShoalError(f"there is no game {env_id!r}{hint}: `shoal list` shows them all")
     from .jax import FOREIGN
 
@@ -85,16 +85,3 @@ def _plain(env_id: str, options: dict[str, Any]) -> dict[str, Any]:
         raise ShoalError(
             f"the options of {env_id} are saved with the run and must be {kinds}: {options}"
         ) from None
-
-
-def _native(game: Any, env_id: str, options: dict[str, Any]) -> Any:
-    fields = {field.name: field for field in dataclasses.fields(game)}
-    for option, value in options.items():
-        if option not in fields:
-            hint = nearest(option, fields)
-            raise ShoalError(
-                f"{env_id} has no option {option!r}{hint}: it knows {', '.join(fields)}"
-            )
-        if isinstance(fields[option].default, bool) and not isinstance(value, bool):
-            raise ShoalError(f"{option} must be True or False, not {value!r}")
-    return game(**options)

@@ -72,7 +72,7 @@ def find(env_id: str) -> tuple[type[Game], dict[str, Any]] | None:
 
 def _names_a_game(path: str) -> bool:
     """Whether an import path names a compiled game, and not what makes one on the host."""
-    return _compiled(plugins.held(path)) or source.derives(path, BASES)
+    return _compiled(plugins.loaded(path)) or source.derives(path, BASES)
 
 
 def _compiled(thing: Any) -> bool:

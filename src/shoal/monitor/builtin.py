@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import plugins
 from ..config.config import Config
-from ..errors import ShoalError, nearest
+from ..errors import ShoalError, did_you_mean
 from .callbacks import Callback
 from .film import Filming
 from .trackers import trackers
@@ -25,7 +25,7 @@ def users(config: Config) -> list[Callback]:
 def _made(word: str) -> Callback:
     path = plugins.path_of("callback", word)
     if not path:
-        hint = nearest(word, plugins.entries("callback"))
+        hint = did_you_mean(word, plugins.entries("callback"))
         raise ShoalError(f"there is no callback {word!r}{hint}: name one as <module>:<class>")
     kind = plugins.load(path)
     if not isinstance(kind, type) or not issubclass(kind, Callback):

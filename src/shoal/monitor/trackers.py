@@ -58,13 +58,13 @@ class Tracker(Callback):
     def _opened(self, run: LiveRun) -> None:
         """Open a run of theirs, or the one that was begun."""
         if not self.open:
-            ids = self._known(run.path / IDS)
+            ids = self._tracked_as(run.path / IDS)
             ids[self.name] = self.begin(run, ids.get(self.name, ""))
             files.write_json(run.path / IDS, ids)
             self.open = True
 
     @staticmethod
-    def _known(path: Path) -> dict[str, str]:
+    def _tracked_as(path: Path) -> dict[str, str]:
         """The ids under which the run was tracked before it was resumed."""
         ids = files.read_json(path, "a run that was tracked") if path.exists() else {}
         if not isinstance(ids, dict) or not all(isinstance(one, str) for one in ids.values()):

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 from jax import Array
 
 from .. import plugins
-from ..errors import ShoalError, nearest
+from ..errors import ShoalError, did_you_mean
 from .gru import Gru
 from .layers import Rng
 from .mlp import Mlp, Parts, Style
@@ -47,7 +47,7 @@ def find(name: str) -> type[Torso]:
     if not path:
         names = [*TORSOS, *plugins.entries("torso")]
         raise ShoalError(
-            f"there is no torso {name!r}{nearest(name, names)}: torso is {', '.join(names)} or"
+            f"there is no torso {name!r}{did_you_mean(name, names)}: torso is {', '.join(names)} or"
             " <module>:<class>"
         )
     torso = plugins.load(path)

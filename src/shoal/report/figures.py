@@ -13,9 +13,9 @@ import numpy as np
 
 from ..files import atomic
 from ..monitor.curve import short
-from .results import Study, Task
 from .statistics import Estimate, estimate, profile
-from .tables import Duel, Total, interval, number
+from .study import Study, Task
+from .tables import Comparison, Total, interval, number
 
 COLOURS = ("#3b82c4", "#e07b27", "#2f9e6e", "#9b6fd0", "#d9485f", "#b8901c", "#1aa3a3", "#d66fb0")
 DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))  # once all colours are taken
@@ -131,9 +131,11 @@ def aggregates(study: Study, totals: Sequence[Total]) -> Any:
     return _dots(marks, "normalised score, interquartile mean over all runs", None)
 
 
-def chances(study: Study, duels: Sequence[Duel]) -> Any:
+def comparisons(study: Study, pairs: Sequence[Comparison]) -> Any:
     """Probabilities of improvement."""
-    marks = [(f"{d.one} over {d.other}", d.chance, style(study, d.one)["color"]) for d in duels]
+    marks = [
+        (f"{d.one} over {d.other}", d.probability, style(study, d.one)["color"]) for d in pairs
+    ]
     return _dots(marks, "probability that a run of the one beats a run of the other", 0.5)
 
 

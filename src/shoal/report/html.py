@@ -17,8 +17,8 @@ from ..config.settings import Settings
 from ..files import write_text
 from . import figures as plots
 from . import tables
-from .results import Run, Study
 from .statistics import LEVEL, RESAMPLES
+from .study import RunScores, Study
 
 REPORT = "report.html"
 STYLE = """
@@ -76,7 +76,7 @@ def figures(study: Study) -> dict[str, Any]:
     if len(study.algorithms) > 1 and study.comparable:
         drawn["scores"] = plots.aggregates(study, tables.totals(study))
         drawn["profiles"] = plots.profiles(study)
-        drawn["improvement"] = plots.chances(study, tables.duels(study))
+        drawn["improvement"] = plots.comparisons(study, tables.comparisons(study))
     return drawn
 
 
@@ -255,7 +255,7 @@ def _every_run(study: Study, folder: Path) -> str:
     return _table(head, lines, 3)
 
 
-def _link(run: Run, folder: Path) -> str:
+def _link(run: RunScores, folder: Path) -> str:
     place = os.path.relpath(run.path, folder)
     name = escape(place.removeprefix("runs/"))
     return f'<a href="{quote(place)}/">{name}</a>' if run.path.exists() else name

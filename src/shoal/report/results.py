@@ -1,174 +1,27 @@
-"""What the runs of a campaign, or of any folder, left behind: scores by task, on one grid of
-environment steps."""
+"""Reads the runs of a campaign, or of any folders, into a study."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
 from .. import algorithms, files
 from ..config import campaign as planning
 from ..config.campaign import Plan
-from ..envs.metrics import meant, split
-from ..errors import ShoalError, nearest
+from ..errors import ShoalError
 from ..store import folder as runs
 from ..store.metrics_file import STEP, metrics_in, read_lines, returns_in
-from ..store.records import Failure, RunProtocol, Summary
-from .statistics import Strata
+from ..store.records import Failure, Summary
+from .study import Left, RunScores, Study, by_metric
 
 DEEP = 3  # folders below the one given, in which run folders are looked for
 FEW = 3  # options that a label names even where fewer would tell runs apart
 PLAYED = ("games", "window")  # settings of a run that its algorithm learns otherwise with
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run; `failure` says in words why it does not count, and is empty if it does."""
-
-    path: Path
-    algorithm: str  # labels
-    env: str
-    seed: int
-    config: dict[str, Any]  # as `plan.plain` has it
-    failure: str = ""
-    protocol: RunProtocol | None = None
-    scores: dict[str, np.ndarray] | None = None  # team -> [grid], mean returns of one agent
-    late: int = 0  # steps by which an evaluation came after its place on the grid, at most
-    random: dict[str, float] | None = None  # what random play earns, by team
-    steps: int = 0
-    seconds: float = 0.0  # of training alone
-    # the environment's own: by metric [grid], and of random play
-    metrics: dict[str, np.ndarray] = field(default_factory=dict)
-    random_metrics: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def grid(self) -> np.ndarray:
-        """The environment steps at which it was to be evaluated."""
-        s = self.config["settings"]
-        return np.linspace(0, s["steps"], s["evaluations"] + 2)
-
-    @property
-    def learners(self) -> tuple[str, ...]:
-        """The teams that learn."""
-        return tuple(
-            team
-            for team, one in self.config["teams"].items()
-            if one["algorithm"] not in algorithms.UNTRAINED
-        )
-
-    def final(self, team: str, word: str) -> float | None:
-        """What its last evaluation says by that word of a team, or of the whole game."""
-        names = (f"{team}/{word}", word)
-        return next((float(self.metrics[name][-1]) for name in names if name in self.metrics), None)
-
-
-class Task(NamedTuple):
-    """What a score is a score of: a team of an environment, or all of it."""
-
-    env: str
-    team: str  # "" for all of it
-    several: bool  # whether the environment has more teams
-
-    @property
-    def label(self) -> str:
-        return f"{self.env}, {self.team}" if self.several else self.env
-
-
-@dataclass(frozen=True)
-class Study:
-    """All runs, and what is asked of them."""
-
-    runs: list[Run]
-    scales: dict[str, list[float]]  # that the user has given
-    left: list[Left] = field(default_factory=list)  # run folders that are not among them
-    metric: str = ""  # of the environments, that is the score; "" for the return of one agent
-
-    @cached_property
-    def algorithms(self) -> list[str]:
-        return list(dict.fromkeys(run.algorithm for run in self.runs))
-
-    @cached_property
-    def tasks(self) -> list[Task]:
-        """Every team of every environment that anybody has played; by a metric, who has it."""
-        if self.metric:
-            found = dict.fromkeys((run.env, team) for run in self.runs for team in run.scores or ())
-            return [Task(env, team, bool(team)) for env, team in found]
-        teams = {run.env: list(run.config["teams"]) for run in self.runs}
-        return [Task(env, team, len(sides) > 1) for env, sides in teams.items() for team in sides]
-
-    @cached_property
-    def words(self) -> list[str]:
-        """What metrics of environments are called, whosever they are."""
-        return list(dict.fromkeys(split(name)[1] for run in self.runs for name in run.metrics))
-
-    @property
-    def score(self) -> str:
-        """What a score is."""
-        return self.metric or "return of one agent"
-
-    def of(self, task: Task, algorithm: str, failed: bool = False) -> list[Run]:
-        """The runs of an algorithm on a task that have scores, or those that failed."""
-        mine = [run for run in self.runs if (run.env, run.algorithm) == (task.env, algorithm)]
-        return [run for run in mine if bool(run.failure) == failed]
-
-    def scores(self, task: Task, algorithm: str) -> np.ndarray:
-        """`[seeds,grid]` mean returns of one agent."""
-        return np.array([run.scores[task.team] for run in self.of(task, algorithm) if run.scores])
-
-    def random(self, task: Task) -> float:
-        """What random play earns, over the evaluation games of all runs."""
-        levels = [run.random[task.team] for run in self.runs if run.env == task.env and run.random]
-        return float(np.mean(levels)) if levels else float("nan")
-
-    def scale(self, task: Task) -> tuple[float, float]:
-        """Which scores are 0 and 1: as given, or random play and the best score that any run had at
-        any evaluation."""
-        given = self.scales.get(f"{task.env} {task.team}", self.scales.get(task.env))
-        if given:
-            return given[0], given[1]
-        seen = [
-            run.scores[task.team].max() for run in self.runs if run.env == task.env and run.scores
-        ]
-        return self.random(task), float(max(seen, default=float("nan")))
-
-    @cached_property
-    def comparable(self) -> list[Task]:
-        """Tasks that enter aggregates: only this team learns, every algorithm has a run, the scale
-        has a length.
-
-        A score against a side that learns as well says as much of that side.
-        """
-        return [task for task in self.tasks if not self.why_not(task)]
-
-    def why_not(self, task: Task) -> str:
-        """Why a task does not enter aggregates."""
-        teams = {team for run in self.runs if run.env == task.env for team in run.learners}
-        if teams != {task.team} and (task.team or len(teams) != 1):
-            many = "other teams learn too, and a score says as much of them"
-            return many if task.team in (*teams, "") else "this team does not learn"
-        missing = [name for name in self.algorithms if not self.of(task, name)]
-        if missing:
-            return f"{', '.join(missing)} {'have' if len(missing) > 1 else 'has'} no finished run"
-        low, high = self.scale(task)
-        return "" if high > low else "no run did better than random play"
-
-    def normalised(self, algorithm: str) -> Strata:
-        """The final scores of every comparable task, `[seeds]` each, 0 … 1 on its scale."""
-        strata = []
-        for task in self.comparable:
-            low, high = self.scale(task)
-            strata.append((self.scores(task, algorithm)[:, -1] - low) / (high - low))
-        return strata
-
-    @property
-    def failures(self) -> list[Run]:
-        return [run for run in self.runs if run.failure]
 
 
 def of_campaign(folder: Path, plan: Plan, metric: str = "") -> Study:
@@ -177,20 +30,17 @@ def of_campaign(folder: Path, plan: Plan, metric: str = "") -> Study:
     for pair in plan.pairs:
         for seed in pair.seeds:
             found.append(
-                read(Run(pair.path(folder, seed), pair.algorithm, pair.env, seed, pair.config))
+                read(
+                    RunScores(pair.path(folder, seed), pair.algorithm, pair.env, seed, pair.config)
+                )
             )
     return by_metric(Study(found, plan.scales), metric)
 
 
-class Left(NamedTuple):
-    """A run folder that is in no table."""
-
-    path: Path
-    why: str
-
-
 def of_folders(
-    folders: Sequence[Path], wanted: Callable[[Run], bool] = lambda run: True, metric: str = ""
+    folders: Sequence[Path],
+    wanted: Callable[[RunScores], bool] = lambda run: True,
+    metric: str = "",
 ) -> Study:
     """All runs in some folders that are wanted, labelled by what tells these apart; one campaign is
     read as such. `metric` as in `by_metric`."""
@@ -221,32 +71,6 @@ def of_folders(
     return by_metric(Study(once, {}, [*left, *twins]), metric)
 
 
-def by_metric(study: Study, metric: str) -> Study:
-    """The study with a metric of the environments as the score, if one is named; runs without it
-    are left out."""
-    if not metric or all(run.failure for run in study.runs):
-        return study
-    kept = []
-    left = []
-    for run in study.runs:
-        names = meant(metric, run.metrics)
-        if names:
-            scores = {split(name)[0]: run.metrics[name] for name in names}
-            random = {split(name)[0]: run.random_metrics.get(name, np.nan) for name in names}
-            run = replace(run, scores=scores, random=random)
-        if names or run.failure:
-            kept.append(run)
-        else:
-            left.append(Left(run.path, f"it has no metric {metric!r}"))
-    if not any(run.scores for run in kept):
-        known = list(dict.fromkeys(name for run in study.runs for name in run.metrics))
-        raise ShoalError(
-            f"no run has the metric {metric!r}{nearest(metric, known)}: they have"
-            f" {', '.join(known) or 'none'}"
-        )
-    return Study(kept, {}, [*study.left, *left], metric)
-
-
 def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
     if (folder / runs.CONFIG).exists():
         yield folder
@@ -255,7 +79,7 @@ def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
             yield from _run_folders(path, depth - 1)
 
 
-def _bare(path: Path) -> Run | Left:
+def _bare(path: Path) -> RunScores | Left:
     """A run by its config alone, called by its algorithms and its environment, or why it is
     none."""
     try:
@@ -265,7 +89,7 @@ def _bare(path: Path) -> Run | Left:
         names = [one["algorithm"] for one in config["teams"].values()]
         for name in names:
             algorithms.find(name)
-        run = Run(
+        run = RunScores(
             path,
             "+".join(names if len(set(names)) > 1 else names[:1]),
             str(config["env"]),
@@ -280,7 +104,7 @@ def _bare(path: Path) -> Run | Left:
         return Left(path, f"its {runs.CONFIG} is not as this version of shoal writes it")
 
 
-def _labelled(bare: list[Run]) -> list[Run]:
+def _labelled(bare: list[RunScores]) -> list[RunScores]:
     """Environments by what makes them other tasks, then the algorithms of each by what makes them
     others."""
     where = labels([(run.env, _task(run)) for run in bare])
@@ -296,14 +120,14 @@ def _labelled(bare: list[Run]) -> list[Run]:
     return told
 
 
-def _task(run: Run) -> dict[str, Any]:
+def _task(run: RunScores) -> dict[str, Any]:
     """What makes another task of an environment: its options, and when and how a run is
     evaluated."""
     options = {f"env.{name}": value for name, value in run.config["options"].items()}
     return options | {name: run.config["settings"][name] for name in planning.GRID}
 
 
-def _facts(run: Run, uniform: bool) -> dict[str, Any]:
+def _facts(run: RunScores, uniform: bool) -> dict[str, Any]:
     """What makes another algorithm of one: its options, and how much it plays between updates."""
     teams = run.config["teams"]
     settings = run.config["settings"]
@@ -315,15 +139,15 @@ def _facts(run: Run, uniform: bool) -> dict[str, Any]:
     return facts
 
 
-def _uniform(run: Run) -> bool:
+def _uniform(run: RunScores) -> bool:
     """Whether all teams have the same options."""
     options = [one["options"] for one in run.config["teams"].values()]
     return all(other == options[0] for other in options)
 
 
-def _once(found: list[Run]) -> tuple[list[Run], list[Left]]:
+def _once(found: list[RunScores]) -> tuple[list[RunScores], list[Left]]:
     """Nobody counts twice: of runs that are the same, the first that is finished."""
-    places: dict[tuple, Run] = {}
+    places: dict[tuple, RunScores] = {}
     for run in sorted(found, key=lambda run: bool(run.failure)):
         places.setdefault((run.algorithm, run.env, run.seed), run)
     kept = list(places.values())
@@ -339,19 +163,23 @@ def _once(found: list[Run]) -> tuple[list[Run], list[Left]]:
     return [run for run in found if any(run is one for one in kept)], left
 
 
-def labels(named: list[tuple[str, dict[str, Any]]]) -> list[str]:
+def labels(names: list[tuple[str, dict[str, Any]]]) -> list[str]:
     """Each name, and behind it the options in which it differs from others of that name."""
     told = {}
-    for name in dict.fromkeys(name for name, _ in named):
-        told[name] = _telling([options for other, options in named if other == name])
+    for name in dict.fromkeys(name for name, _ in names):
+        told[name] = _telling([options for other, options in names if other == name])
     return [
         " ".join(
             [
                 name,
-                *(f"{key}={planning.told(options[key])}" for key in told[name] if key in options),
+                *(
+                    f"{key}={planning.formatted(options[key])}"
+                    for key in told[name]
+                    if key in options
+                ),
             ]
         )
-        for name, options in named
+        for name, options in names
     ]
 
 
@@ -371,12 +199,12 @@ def _telling(alike: list[dict[str, Any]]) -> list[str]:
 
 
 def _kinds(rows: list[dict[str, str]], keys: list[str]) -> int:
-    """How many differ in these."""
+    """How many different rows these keys make."""
     return len({tuple(row.get(key) for key in keys) for row in rows})
 
 
-def read(run: Run) -> Run:
-    """The same run with what its folder tells."""
+def read(run: RunScores) -> RunScores:
+    """The run with the scores in its folder, or why it has none."""
     if not (run.path / runs.CONFIG).exists():
         return replace(run, failure=_last("it never began", run.path))
     try:
@@ -417,19 +245,19 @@ def _last(what: str, path: Path) -> str:
     return f"{what}; the last it said was: {said}" if said else what
 
 
-def episodes(run: Run) -> Iterator[dict[str, str]]:
+def episodes(run: RunScores) -> Iterator[dict[str, str]]:
     """The rows of a run's evaluations, one per evaluation, episode, team and agent."""
     with (run.path / runs.EPISODES).open(newline="", encoding="utf-8") as file:
         yield from csv.DictReader(file)
 
 
-def columns(run: Run) -> list[str]:
-    """What those rows tell."""
+def columns(run: RunScores) -> list[str]:
+    """The columns of those rows."""
     with (run.path / runs.EPISODES).open(newline="", encoding="utf-8") as file:
         return next(csv.reader(file), [])
 
 
-def _scores(run: Run) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
+def _scores(run: RunScores) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Steps `[E]` of all evaluations, by team the means `[E]` of their returns, and the
     environment's own metrics."""
     teams = run.config["teams"]
@@ -447,5 +275,5 @@ def _scores(run: Run) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.n
 
 
 def _number(value: float | None) -> float:
-    """The log writes what is no number as null."""
+    """A number in the log, which writes NaN as null."""
     return float("nan") if value is None else value

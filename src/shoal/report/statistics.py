@@ -46,8 +46,8 @@ def better(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
     """How probably a run of the one beats a run of the other on the same task: the first half are
     the one's tasks."""
     half = len(strata) // 2
-    shares = [_beats(one, other) for one, other in zip(strata[:half], strata[half:], strict=True)]
-    return np.mean(shares, axis=0)
+    wins = [_beats(one, other) for one, other in zip(strata[:half], strata[half:], strict=True)]
+    return np.mean(wins, axis=0)
 
 
 def _beats(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -14,8 +14,9 @@ import numpy as np
 
 from ..files import atomic, write_text
 from ..store.metrics_file import episode_name
-from .results import Run, Study, Task, columns, episodes
+from .results import columns, episodes
 from .statistics import FEW, Estimate, estimate, improvement
+from .study import RunScores, Study, Task
 
 EPISODES = "episodes.csv"
 TABLE = "table.csv"
@@ -49,12 +50,12 @@ class Total(NamedTuple):
     iqm: Estimate
 
 
-class Duel(NamedTuple):
-    """How probably a run of the one beats one of the other."""
+class Comparison(NamedTuple):
+    """Two algorithms, and the probability that a run of the one beats a run of the other."""
 
     one: str
     other: str
-    chance: Estimate
+    probability: Estimate
 
 
 def rows(study: Study) -> list[Row]:
@@ -106,21 +107,21 @@ def totals(study: Study) -> list[Total]:
     return sorted(found, key=lambda total: -float(total.iqm.value))
 
 
-def duels(study: Study) -> list[Duel]:
+def comparisons(study: Study) -> list[Comparison]:
     """Every two algorithms, the probable winner first."""
     order = [total.algorithm for total in totals(study)]
     found = []
     for i, one in enumerate(order):
         for other in order[i + 1 :]:
-            chance = improvement(*(study.normalised(name) for name in (one, other)))
-            if chance.value < 0.5:
+            probability = improvement(*(study.normalised(name) for name in (one, other)))
+            if probability.value < 0.5:
                 one_ = other
                 other_ = one
-                chance = improvement(*(study.normalised(name) for name in (other, one)))
+                probability = improvement(*(study.normalised(name) for name in (other, one)))
             else:
                 one_ = one
                 other_ = other
-            found.append(Duel(one_, other_, chance))
+            found.append(Comparison(one_, other_, probability))
     return found
 
 
@@ -354,7 +355,7 @@ def _episodes(study: Study, folder: Path) -> Iterator[list]:
             ]
 
 
-def _place(run: Run, folder: Path) -> str:
+def _place(run: RunScores, folder: Path) -> str:
     return os.path.relpath(run.path, folder)
 
 

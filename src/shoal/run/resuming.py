@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..config.config import Config
-from ..config.fields import entry
 from ..config.trust import Trust
 from ..errors import ShoalError
 from ..files import errors_name
+from ..options import entry
 from ..store import checkpoint, folder, metrics_file, policy_store
 from ..store.metrics_file import History
 from ..store.policy_store import BestEvaluation

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from typing import Any
+
+
+def install(handler: Callable[[int, Any], None]) -> dict[int, Any]:
+    """Let a function handle Ctrl-C and SIGTERM, if this is the main thread, which alone may; the
+    handlers before it, for `restore`."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    return {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+
+
+def restore(before: dict[int, Any]) -> None:
+    """Put back the handlers that `install` replaced."""
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 class Stop:
@@ -16,16 +31,11 @@ class Stop:
         self.before: dict[int, Any] = {}
 
     def __enter__(self) -> Stop:
-        if threading.current_thread() is threading.main_thread():
-            self.before = {
-                number: signal.signal(number, self._keep)
-                for number in (signal.SIGINT, signal.SIGTERM)
-            }
+        self.before = install(self._keep)
         return self
 
     def __exit__(self, *_: Any) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
+        restore(self.before)
 
     def ask(self) -> None:
         """Ask the run to stop from Python."""

@@ -19,11 +19,11 @@ import numpy as np
 
 from .. import __version__, envs, plugins
 from ..config.config import Config
-from ..config.fields import entry, fit
 from ..config.trust import NOTHING, Trust, needed, parts
 from ..devices import setup
 from ..errors import ShoalError
 from ..files import errors_name, read_json, write_json
+from ..options import convert, entry
 from .records import RunProtocol
 
 CONFIG = "config.json"
@@ -162,7 +162,7 @@ def totals(path: Path) -> list[int]:
     """The steps a run is trained for in all, then what that was before it was trained further."""
     plain = read_json(path / CONFIG, "a run folder")
     with errors_name(path / CONFIG):
-        now = fit(int, entry(plain, "settings", dict).get("steps"), "steps")
+        now = convert(int, entry(plain, "settings", dict).get("steps"), "steps")
         earlier = entry({"extended": []} | plain, "extended", list)
         return [now, *(entry(one, "steps", int) for one in earlier)]
 

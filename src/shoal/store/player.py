@@ -15,13 +15,13 @@ import numpy as np
 from .. import algorithms
 from ..algorithms import Algorithm
 from ..config.config import Config
-from ..config.fields import fill
 from ..config.trust import Trust, of_files, parts, trusted
 from ..devices import setup
 from ..engine.episodes import Episodes
 from ..engine.evaluate import evaluator
 from ..envs.host.arena import Alone
-from ..errors import ShoalError, nearest
+from ..errors import ShoalError, did_you_mean
+from ..options import fill
 from ..types import View
 from . import policy_store
 from .observations import Masks, agent_rows, by_agent, observation_sizes, team_view
@@ -125,7 +125,7 @@ class Player:
             )
         for agent in given:
             if agent not in self.agents:
-                hint = nearest(str(agent), self.agents)
+                hint = did_you_mean(str(agent), self.agents)
                 known = ", ".join(self.agents)
                 raise ShoalError(f"there is no agent {agent!r}{hint}: this policy plays {known}")
 
@@ -169,7 +169,7 @@ class Player:
     def team(self, name: str) -> Player:
         """A player of one team alone."""
         if name not in self.teams:
-            hint = nearest(name, self.teams)
+            hint = did_you_mean(name, self.teams)
             sides = ", ".join(self.teams)
             raise ShoalError(f"{self.config.env} has no team {name!r}{hint}: its teams are {sides}")
         return self._only(self.teams[name].agents)
@@ -186,7 +186,7 @@ class Player:
                     )
                 return self._only((name,))
         raise ShoalError(
-            f"there is no agent {name!r}{nearest(name, self.agents)}: there are"
+            f"there is no agent {name!r}{did_you_mean(name, self.agents)}: there are"
             f" {', '.join(self.agents)}"
         )
 
@@ -269,7 +269,7 @@ class Player:
             kind = algorithms.find(name)
             options |= {} if isinstance(one, str) else one[1]
             if team not in self.teams:
-                hint = nearest(team, self.teams)
+                hint = did_you_mean(team, self.teams)
                 sides = ", ".join(self.teams)
                 raise ShoalError(
                     f"{self.config.env} has no team {team!r}{hint}: its teams are {sides}"

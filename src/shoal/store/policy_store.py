@@ -17,10 +17,10 @@ import numpy as np
 from .. import files
 from ..algorithms.opponents.frozen import Finished
 from ..config.config import Config
-from ..config.fields import entry
 from ..config.trust import NOTHING, OF_FILES, Trust
 from ..errors import ShoalError
 from ..nets.layers import outline
+from ..options import entry
 from . import checkpoint, folder
 
 # inside a policy folder

@@ -17,9 +17,9 @@ from .. import files
 from ..algorithms import ALGORITHMS, ALIASES
 from ..algorithms.base import Algorithm
 from ..config.config import Config
-from ..config.fields import entry
 from ..errors import ShoalError
 from ..nets.layers import outline
+from ..options import entry
 from . import folder, policy_store
 
 FEW = 3  # arrays that are named in a sentence

@@ -1,5 +1,5 @@
-"""What several runs show while they run: one table on a terminal, plain lines elsewhere, nothing
-when quiet."""
+"""The progress of several runs: a live table on a terminal, plain lines elsewhere, nothing when
+quiet."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ COLOURS = {FAILED: "red", FINISHED: "green"}
 
 
 class LiveTable:
-    """Talks about several runs."""
+    """Shows how several runs are doing."""
 
     def __init__(self, paths: Sequence[Path], quiet: bool = False):
         self.followers = {path: Follower(path) for path in paths}
         self.quiet = quiet
-        self.told = set[Path]()
-        self.said = time.monotonic()
+        self.reported = set[Path]()  # runs whose end was printed
+        self.printed = time.monotonic()  # when a plain line was, last
         self.live: Any = None
         if not quiet and on_terminal():
             from rich.live import Live
@@ -39,17 +39,17 @@ class LiveTable:
             self.live.stop()
 
     def show(self, running: Collection[Path], outcomes: dict[Path, Outcome]) -> None:
-        """How all of them are now."""
+        """Show the state of every run."""
         if self.quiet:
             return
         if self.live:
             self.live.update(self._table(running, outcomes))
             return
-        for path in [path for path in outcomes if path not in self.told]:
-            self.told.add(path)
-            tell(f"{path.name}: {_how(outcomes[path], self.followers[path].progress())}")
-        if time.monotonic() - self.said > PLAIN_EVERY and running:
-            self.said = time.monotonic()
+        for path in [path for path in outcomes if path not in self.reported]:
+            self.reported.add(path)
+            tell(f"{path.name}: {_ending(outcomes[path], self.followers[path].progress())}")
+        if time.monotonic() - self.printed > PLAIN_EVERY and running:
+            self.printed = time.monotonic()
             states = [f"{path.name} {_brief(self.followers[path].progress())}" for path in running]
             left = len(self.followers) - len(outcomes) - len(running)
             tell("   ".join(states) + (f"   {left} waiting" if left else ""))
@@ -87,23 +87,23 @@ class LiveTable:
 
 
 def _state(running: bool, outcome: Outcome | None, now: Progress) -> str:
-    """The last column: the scores as far as there are any, and whatever else is to be known."""
+    """The last column: scores, or why there are none."""
     scores = listed(now.scores | now.metrics)
     if outcome and outcome.state != FINISHED:
-        return f"{outcome.state}: {outcome.told}" if outcome.told else outcome.state
+        return f"{outcome.state}: {outcome.message}" if outcome.message else outcome.state
     if not running and not outcome:
         return "waiting"
     return scores or ("compiling" if running else "")
 
 
-def _how(outcome: Outcome, now: Progress) -> str:
-    """How one ended, in a line."""
-    told = f": {outcome.told}" if outcome.told else ""
+def _ending(outcome: Outcome, now: Progress) -> str:
+    """How a run ended, in one line."""
+    why = f": {outcome.message}" if outcome.message else ""
     scores = (
         f", mean return {listed(now.scores)}" if now.scores and outcome.state == FINISHED else ""
     )
     scores += f", {listed(now.metrics)}" if scores and now.metrics else ""
-    return f"{outcome.state}{told}{scores}"
+    return f"{outcome.state}{why}{scores}"
 
 
 def _brief(now: Progress) -> str:

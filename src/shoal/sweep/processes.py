@@ -1,9 +1,7 @@
-"""Several runs side by side: each in a process of its own, on its own share of the cores, all on
-one screen.
+"""Several runs side by side, each in a child process on its own cores.
 
-A finished run is not run again, an interrupted one is resumed, so the same call ends what an
-earlier one began. A process that fails leaves the others alone; none outlives the one that started
-it.
+Finished runs are skipped and interrupted ones resumed, so the same call completes what an earlier
+one began. A process that fails leaves the others alone; none outlives its parent.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,13 +22,14 @@ from ..config.campaign import Job
 from ..config.trust import Trust
 from ..devices import usable
 from ..errors import ShoalError
+from ..run.signals import install, restore
 from ..store import checkpoint, folder
 from ..store.folder import console, finished, last_words
 from .live_table import LiveTable
 from .progress import FAILED, FINISHED, STOPPED, Outcome
 
 LOOK_EVERY = 0.2  # seconds
-# once asked to
+# exit codes of a child that stopped because we asked
 STOPS = {
     128 + signal.SIGINT,
     128 + signal.SIGTERM,
@@ -42,34 +40,34 @@ STOPS = {
 
 
 def work(jobs: Sequence[Job], at_once: int = 0, quiet: bool = False) -> dict[Path, Outcome]:
-    """Run all that are not finished, so many at once (0: one on each core). Ctrl-C and SIGTERM end
-    them cleanly."""
+    """Run all jobs that are not finished, `at_once` at a time (0: one on each core). Ctrl-C and
+    SIGTERM end them cleanly."""
     paths = [job.path for job in jobs]
     if len({path.absolute() for path in paths}) < len(paths):
-        raise ShoalError("two jobs have the same run folder")
-    crew = Scheduler(jobs, shares(at_once, len(jobs)))
-    with crew, LiveTable(paths, quiet) as board:
-        while crew.busy:
-            crew.look()
-            board.show(crew.running, crew.outcomes)
-            time.sleep(LOOK_EVERY * bool(crew.running))
-        board.show(crew.running, crew.outcomes)
-    return {path: crew.outcomes[path] for path in paths}
+        raise ShoalError("two jobs have the same run folder: rename one")
+    scheduler = Scheduler(jobs, core_slots(at_once, len(jobs)))
+    with scheduler, LiveTable(paths, quiet) as table:
+        while scheduler.busy:
+            scheduler.look()
+            table.show(scheduler.running, scheduler.outcomes)
+            time.sleep(LOOK_EVERY * bool(scheduler.running))
+        table.show(scheduler.running, scheduler.outcomes)
+    return {path: scheduler.outcomes[path] for path in paths}
 
 
-def shares(at_once: int, jobs: int) -> list[list[int]]:
-    """The cores of each place where a job can run: together all that this process may use."""
+def core_slots(at_once: int, jobs: int) -> list[list[int]]:
+    """The cores of each slot in which a job can run: together all that this process may use."""
     cores = usable()
-    places = max(min(at_once or len(cores), jobs), 1)
-    return [cores[place::places] or [cores[place % len(cores)]] for place in range(places)]
+    count = max(min(at_once or len(cores), jobs), 1)
+    return [cores[slot::count] or [cores[slot % len(cores)]] for slot in range(count)]
 
 
 @dataclass
 class Scheduler:
-    """The processes that work, and who is still to begin."""
+    """Runs jobs in child processes, one in each slot of cores; holds those running and waiting."""
 
     jobs: Sequence[Job]
-    shares: list[list[int]]
+    slots: list[list[int]]  # the cores of each
     running: dict[Path, Process] = field(default_factory=dict)
     outcomes: dict[Path, Outcome] = field(default_factory=dict)
     signals: int = 0  # how often it was asked to stop
@@ -80,19 +78,14 @@ class Scheduler:
         self.before: dict[int, Any] = {}
 
     def __enter__(self) -> Scheduler:
-        if threading.current_thread() is threading.main_thread():
-            self.before = {
-                number: signal.signal(number, self._stop)
-                for number in (signal.SIGINT, signal.SIGTERM)
-            }
+        self.before = install(self._stop)
         return self
 
     def __exit__(self, *_: Any) -> None:
         for process in self.running.values():  # only if something went wrong here
             process.popen.kill()
             process.popen.wait()
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
+        restore(self.before)
 
     @property
     def busy(self) -> bool:
@@ -105,7 +98,7 @@ class Scheduler:
             if code is not None:
                 self.outcomes[path] = self._outcome(path, code)
                 del self.running[path]
-        while self.waiting and len(self.running) < len(self.shares) and not self.signals:
+        while self.waiting and len(self.running) < len(self.slots) and not self.signals:
             self._begin(self.waiting.pop(0))
         if self.signals:
             for job in self.waiting:
@@ -123,9 +116,9 @@ class Scheduler:
         if not words:
             self.outcomes[job.path] = Outcome(FINISHED)
             return
-        taken = {process.place for process in self.running.values()}
-        place = next(place for place in range(len(self.shares)) if place not in taken)
-        process = Process(_start(words, self.shares[place], console(job.path), job.trust), place)
+        taken = {process.slot for process in self.running.values()}
+        slot = next(slot for slot in range(len(self.slots)) if slot not in taken)
+        process = Process(_start(words, self.slots[slot], console(job.path), job.trust), slot)
         self.running[job.path] = process
         if self.signals:  # it came while the process was being started
             process.popen.send_signal(self.signal)
@@ -139,8 +132,7 @@ class Scheduler:
         return Outcome(FINISHED)
 
     def _stop(self, number: int, frame: Any) -> None:
-        """Pass it on: a run ends cleanly at the first, at once at the second; the third leaves
-        nobody the choice."""
+        """Forward a signal: the first ends runs cleanly, the second at once, the third kills."""
         self.signals = self.signals + 1
         self.signal = number
         for process in list(self.running.values()):
@@ -148,13 +140,15 @@ class Scheduler:
 
 
 class Process(NamedTuple):
+    """A child process and its slot."""
+
     popen: subprocess.Popen
-    place: int
+    slot: int
 
 
 def command(job: Job) -> list[str]:
-    """What is left to do of a job, as words after `shoal`; nothing if it is finished. Makes room to
-    begin anew."""
+    """The arguments of `shoal` that do what is left of a job; none if it is finished. Removes a run
+    that must begin anew."""
     path = job.path
     if finished(path, job.steps):
         return []
@@ -173,15 +167,15 @@ def clear(path: Path) -> None:
     ours = not names or any(name.startswith(folder.CONFIG) for name in names)
     if not ours or folder.POLICY in names or finished(path):
         raise ShoalError(
-            f"{path} is in the way, and not a run that was interrupted: move it,"
-            f" or choose another name"
+            f"{path} is in the way, and not a run that was interrupted: move it, or choose another"
+            " name"
         )
     with folder.locked(path):
         shutil.rmtree(path)
 
 
 def _start(words: list[str], cores: list[int], output: Path, trust: Trust) -> subprocess.Popen:
-    """A process of our own that ends when we do, and hears of Ctrl-C from us alone."""
+    """Start a child process that ends when we do and gets Ctrl-C only from us."""
     output.parent.mkdir(parents=True, exist_ok=True)
     about = json.dumps({"parent": os.getpid(), "cores": cores, "trust": sorted(trust.named)})
     with output.open("a") as said:
@@ -192,13 +186,13 @@ def _start(words: list[str], cores: list[int], output: Path, trust: Trust) -> su
             stdout=said,
             stderr=said,
             start_new_session=True,
-            env=_surroundings(),
+            env=_variables(),
         )
 
 
-def _surroundings() -> dict[str, str]:
-    """The environment of a process; how many threads XLA has is for each run to say, as if it were
-    alone."""
+def _variables() -> dict[str, str]:
+    """The environment variables of a child; without NPROC, as each run sets its number of XLA
+    threads itself."""
     inherited = {name: value for name, value in os.environ.items() if name != "NPROC"}
     return (
         {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}

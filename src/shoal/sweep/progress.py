@@ -19,13 +19,13 @@ FAILED = "failed"
 class Outcome(NamedTuple):
     """How a job ended."""
 
-    state: str  # FINISHED; STOPPED: as asked, or it never began; FAILED
-    told: str = ""  # the last thing that one which failed said
-    code: int = 0  # of its process; 128 and the signal that stopped it
+    state: str  # FINISHED, FAILED, or STOPPED: by a signal, or before it began
+    message: str = ""  # the last line of a job that failed
+    code: int = 0  # exit code of its process; 128 + the signal that stopped it
 
 
 class Progress(NamedTuple):
-    """How far a run is, as its folder tells."""
+    """How far a run is, read from its folder."""
 
     steps: int = 0
     total: int = 0
@@ -35,7 +35,7 @@ class Progress(NamedTuple):
 
 
 class Follower:
-    """Reads what a run logs, as it grows."""
+    """Follows the metrics file of a run as it grows."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -45,7 +45,7 @@ class Follower:
         self.teams: list[str] = []
 
     def progress(self) -> Progress:
-        """As of now."""
+        """The progress up to now."""
         with contextlib.suppress(OSError, ValueError, ShoalError):
             if self.latest.get(STEP, 0) >= self.total:  # unknown, or it is trained further
                 config = json.loads((self.path / folder.CONFIG).read_text())

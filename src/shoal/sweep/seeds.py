@@ -181,7 +181,7 @@ def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Resul
     if stopped == signal.SIGINT:
         raise KeyboardInterrupt  # as of one run
     if failed and not stopped:
-        why = "; ".join(f"{name} failed: {outcomes[path / name].told}" for name in failed)
+        why = "; ".join(f"{name} failed: {outcomes[path / name].message}" for name in failed)
         raise Unfinished(
             f"{why} (shoal resume {path}{_flag(content)} tries again what is not finished)"
         )

@@ -1,9 +1,8 @@
 """Several seeds in one program, for an accelerator: a step of all costs it hardly more than a step
 of one.
 
-Every run is driven by a thread of its own, as if it were alone, with its own folder, logs and
-checkpoints. Only to train do they meet: the last to arrive moves all of them by one call of a
-program that has an axis of seeds.
+Each run has a thread, a folder, logs and checkpoints of its own. They only train together: the
+last to arrive calls a program with an axis of seeds for all of them.
 """
 
 from __future__ import annotations
@@ -37,32 +36,33 @@ from .progress import FAILED, FINISHED, STOPPED, Outcome
 
 
 def work(configs: Sequence[Config], quiet: bool = False) -> dict[Path, Outcome]:
-    """As `group.work`: configs that differ in their seed and name alone."""
+    """Like `processes.work`, for configs that differ only in seed and name."""
     runs = {Path(config.settings.out) / config.settings.name: config for config in configs}
     outcomes = {
         path: Outcome(FINISHED)
         for path, config in runs.items()
         if finished(path, config.settings.steps)
     }
-    meeting = SeedBarrier(len(runs) - len(outcomes))
+    barrier = SeedBarrier(len(runs) - len(outcomes))
     left = [path for path in runs if path not in outcomes]
-    members = {path: SeedTrainer(runs[path], meeting, place) for place, path in enumerate(left)}
+    members = {path: SeedTrainer(runs[path], barrier, row) for row, path in enumerate(left)}
     threads = {
         path: threading.Thread(target=_drive, args=(members[path], path, outcomes), daemon=True)
         for path in left
     }
     for thread in threads.values():
         thread.start()
-    with Asked([member.stop for member in members.values()]), LiveTable(list(runs), quiet) as board:
+    stop = ForwardingStop([member.stop for member in members.values()])
+    with stop, LiveTable(list(runs), quiet) as table:
         while running := [path for path, thread in threads.items() if thread.is_alive()]:
-            board.show(running, outcomes)
+            table.show(running, outcomes)
             time.sleep(LOOK_EVERY)
-        board.show([], outcomes)
+        table.show([], outcomes)
     return {path: outcomes[path] for path in runs}
 
 
 def _drive(member: SeedTrainer, path: Path, outcomes: dict[Path, Outcome]) -> None:
-    """One run to its end."""
+    """Train one run to its end."""
     try:
         if any(checkpoint.places(path)):
             result = member.resume(path)
@@ -80,11 +80,11 @@ def _drive(member: SeedTrainer, path: Path, outcomes: dict[Path, Outcome]) -> No
         console(path).write_text(traceback.format_exc())
         outcomes[path] = Outcome(FAILED, f"{type(error).__name__}: {error}", 1)
     finally:
-        member.meeting.leave()
+        member.barrier.leave()
 
 
-class Asked(Stop):
-    """Passes on what it notes."""
+class ForwardingStop(Stop):
+    """A `Stop` that forwards its signal to the `Stop` of every seed's run."""
 
     def __init__(self, others: list[Stop]):
         super().__init__()
@@ -98,7 +98,7 @@ class Asked(Stop):
 
 
 def program(loop: Loop, iterations: int) -> Any:
-    """As `Loop.program`, of states with an axis of seeds in front."""
+    """Like `Loop.program`, for states with a leading axis of seeds."""
     specs = jax.tree.map(lambda spec: PartitionSpec(None, *spec), loop.specs)
     shardings = jax.tree.map(lambda spec: NamedSharding(loop.mesh, spec), specs)
     body = jax.shard_map(
@@ -115,42 +115,42 @@ def program(loop: Loop, iterations: int) -> Any:
 
 
 class SeedBarrier:
-    """Where the threads of some runs wait for each other. The place of one that left is moved on,
-    for nobody."""
+    """Where the threads of all runs wait for each other to train together. A run that left keeps
+    its row; its results are dropped."""
 
     def __init__(self, parties: int):
         self.change = threading.Condition()
         self.here = parties
         self.rounds = 0
         self.arrived: dict[int, TrainState] = {}
-        self.states: dict[int, TrainState] = {}  # as each place last came with it
+        self.states: dict[int, TrainState] = {}  # the last one of each row
         self.program: Any = None  # compiled
         self.moved: list[Any] = []
         self.parties = parties
 
     def prepare(self, loop: Loop, state: TrainState, iterations: int) -> None:
-        """The program of all, made by whoever comes first."""
+        """Compile the program of all seeds, once."""
         with self.change:
             shapes = jax.tree.map(
                 lambda x: jax.ShapeDtypeStruct((self.parties, *x.shape), x.dtype), state
             )
             self.program = self.program or program(loop, iterations).lower(shapes).compile()
 
-    def move(self, place: int, state: TrainState) -> tuple[TrainState, Metrics]:
-        """`state` after one call."""
+    def move(self, row: int, state: TrainState) -> tuple[TrainState, Metrics]:
+        """The state after one call, which trains every seed."""
         with self.change:
-            self.arrived[place] = self.states[place] = state
+            self.arrived[row] = self.states[row] = state
             round_ = self.rounds
             self._go_if_all_are_here()
             while self.rounds == round_:
                 self.change.wait()
-            moved = self.moved[place]
+            moved = self.moved[row]
         if isinstance(moved, Exception):
             raise moved
         return moved
 
     def leave(self) -> None:
-        """One fewer to wait for."""
+        """Stop waiting for this run."""
         with self.change:
             self.here -= 1
             self._go_if_all_are_here()
@@ -159,12 +159,12 @@ class SeedBarrier:
         if not self.arrived or len(self.arrived) < self.here:
             return
         anyone = next(iter(self.arrived.values()))
-        places = range(self.parties)
+        rows = range(self.parties)
         try:
             self.moved = _apart(
-                self.program(_stacked([self.states.get(place, anyone) for place in places]))
+                self.program(_stacked([self.states.get(row, anyone) for row in rows]))
             )
-        except Exception as error:  # each of them must hear of it
+        except Exception as error:  # every run must see it
             self.moved = [error] * self.parties
         self.arrived = {}
         self.rounds = self.rounds + 1
@@ -179,37 +179,36 @@ def _stacked(states: list[TrainState]) -> TrainState:
 @jax.jit
 def _apart(stacked: Any) -> list[Any]:
     return [
-        jax.tree.map(itemgetter(place), stacked)
-        for place in range(len(jax.tree.leaves(stacked)[0]))
+        jax.tree.map(itemgetter(row), stacked) for row in range(len(jax.tree.leaves(stacked)[0]))
     ]
 
 
 @dataclass(eq=False)
 class BarrierLoop(Loop):
-    """A loop that moves when all of them do."""
+    """A `Loop` whose call waits for every seed."""
 
-    meeting: SeedBarrier | None = None
-    place: int = 0
+    barrier: SeedBarrier | None = None
+    row: int = 0
 
     def compile(
         self, state: TrainState, iterations: int
     ) -> Callable[[TrainState], tuple[TrainState, Metrics | None]]:
-        assert self.meeting
-        self.meeting.prepare(self, state, iterations)
-        return partial(self.meeting.move, self.place)
+        assert self.barrier
+        self.barrier.prepare(self, state, iterations)
+        return partial(self.barrier.move, self.row)
 
 
 class SeedTrainer(Trainer):
-    """One of the runs."""
+    """Trains one seed, in step with the others."""
 
-    def __init__(self, config: Config, meeting: SeedBarrier, place: int):
-        self.meeting = meeting
-        self.place = place
+    def __init__(self, config: Config, barrier: SeedBarrier, row: int):
+        self.barrier = barrier
+        self.row = row
         super().__init__(config, Console(quiet=True))
 
     def _loop(self) -> Loop:
         c = self.config
         s = self.config.settings
         return BarrierLoop(
-            c.game, c.algorithms, s.games, s.window, s.steps, c.devices, self.meeting, self.place
+            c.game, c.algorithms, s.games, s.window, s.steps, c.devices, self.barrier, self.row
         )

@@ -21,7 +21,6 @@ from safetensors.numpy import load_file
 import shoal
 from shoal import envs
 from shoal.algorithms.opponents.self_play import AT_ONCE, PER_GAME, RULES, Pool, SelfPlay, elo
-from shoal.api import _several
 from shoal.cli import main
 from shoal.config.config import Config
 from shoal.engine.episodes import Episodes, outcomes
@@ -459,17 +458,19 @@ def test_outcomes_are_of_exactly_two_teams():
 
 
 def test_an_argument_is_the_first_option():
-    from shoal.config.compose import assemble
+    from shoal.config.arguments import compose_arguments
+    from shoal.config.compose import Request, compose
 
-    config, _ = assemble(
+    config, _ = compose_arguments(
         ["--team", "even=ppo", "--team", "odd=past:latest", PENNIES, "--odd.pool", "7"]
     )
     assert (config.teams["odd"][1].rule, config.teams["odd"][1].pool) == ("latest", 7)
-    sugar, _ = assemble(["ppo", PENNIES, "--self-play=latest", "--odd.pool", "7"])
+    words = ["--team", "even=ppo", "--team", "odd=self_play:latest", PENNIES, "--odd.pool", "7"]
+    assert compose_arguments(words)[0] == config
+    sugar, _ = compose_arguments(["ppo", PENNIES, "--self-play=latest", "--odd.pool", "7"])
     assert sugar == config
-    config, _ = _several(
-        PENNIES, {"even": "ppo", "odd": ("past:prioritised", {"every": 3})}, {}, True, {}
-    )
+    teams = {"even": ("ppo", {}), "odd": ("past:prioritised", {"every": 3})}
+    config, _ = compose(Request(PENNIES, teams=teams))
     assert (config.teams["odd"][1].rule, config.teams["odd"][1].every) == ("prioritised", 3)
 
 

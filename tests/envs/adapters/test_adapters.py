@@ -719,8 +719,8 @@ TWO = spaces.Tuple([SIGHT, SIGHT])
             "is neither a PettingZoo, Gymnasium or SMAC environment nor a Match",
         ),
         ("gym:CartPole-v1", {"limit": -1}, "limit must be a whole number of at least 0, not -1"),
-        ("gym:CartPole-v1", {"swap": 1}, "swap must be True or False, not 1"),
-        ("gym:CartPole-v1", {"teams": 2}, "teams must be a text"),
+        ("gym:CartPole-v1", {"swap": 1}, "swap must be true or false, not 1"),
+        ("gym:CartPole-v1", {"teams": 2}, "teams must be text, not 2"),
         ("gym:CartPole-v1", {"teams": "both"}, "teams must be empty, all, each or like"),
         (
             "gym:CartPole-v1",

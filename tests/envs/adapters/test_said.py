@@ -97,8 +97,8 @@ def test_a_limit_cuts_and_says_what_there_is() -> None:
 
 def test_options_that_cannot_be_read_are_refused() -> None:
     for wrong in (3, [1], True):
-        with pytest.raises(ShoalError, match="metrics must be names like won,score"):
-            AdapterOptions(metrics=wrong)  # type: ignore[arg-type]
+        with pytest.raises(ShoalError, match="metrics must be text"):
+            AdapterOptions.split({"metrics": wrong})
 
 
 def test_gymnasium_says_it_in_its_info() -> None:

@@ -20,7 +20,7 @@ pytest.importorskip("lbforaging")
 import lbf_bridge as bridge
 
 from shoal.cli.main import main
-from shoal.config.compose import assemble
+from shoal.config.arguments import compose_arguments
 from shoal.config.config import Config
 from shoal.envs import make
 from shoal.envs.game import GameState
@@ -201,7 +201,7 @@ def test_options_change_what_the_id_says():
 def test_ids_are_known_to_commands_and_saved_configs(capsys):
     """`shoal list` and `shoal info` tell of them, flags change what they say, and a config comes
     back as it was."""
-    config, _ = assemble(
+    config, _ = compose_arguments(
         ["ppo", "lbf/2s-9x9-3p-2f-coop-v1", "--env.penalty", "0.5", "--env.players", "4"]
     )
     assert config.game == make("lbf/2s-9x9-4p-2f-coop-v1", penalty=0.5)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from jax import Array
 
-from ...errors import ShoalError, nearest
+from ...errors import ShoalError, did_you_mean
 from ...nets.layers import Blank, Rng, outline
 from ...types import Clock, Decision, Share, Spec, View
 from ..base import Algorithm
@@ -120,7 +120,7 @@ def _pick(there: Collection[str], wanted: str, team: str, run: str) -> str:
     """Which of the run's teams to take."""
     taken = wanted or (next(iter(there)) if len(there) == 1 else team)
     if taken not in there:
-        hint = nearest(taken, there) if wanted else ""
+        hint = did_you_mean(taken, there) if wanted else ""
         raise ShoalError(
             f"{run} has no team {taken!r}{hint}: set team to one of {', '.join(there)}"
         )

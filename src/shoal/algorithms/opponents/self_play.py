@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ...errors import ShoalError, nearest
+from ...errors import ShoalError, did_you_mean
 from ...learning.reduce import AXIS, total
 from ...nets.layers import Rng
 from ...types import Clock, Decision, Fit, Results, Share, View
@@ -85,7 +85,7 @@ class SelfPlay(Fixed[SelfPlayConfig, Pool, Any]):
         of = self.config.of or (others[0] if len(others) == 1 else "")
         if of not in others:
             problem = (
-                f"there is no other team {of!r}{nearest(of, others)}"
+                f"there is no other team {of!r}{did_you_mean(of, others)}"
                 if of
                 else f"{len(others)} other teams play"
             )

@@ -17,6 +17,7 @@ from ... import algorithms, envs
 from ...errors import ShoalError
 
 FOLDER = Path(__file__).parent
+NO_PRESET = "--no-preset"
 TABLES = ("settings", "algorithm", "env")
 
 
@@ -98,11 +99,11 @@ def sides(names: dict[str, str], env: str, wanted: bool = True) -> Sides:
     )
 
 
-def note(used: tuple[str, ...], env: str, without: str) -> str:
-    """What the user is told when presets are used; `without` is how not to."""
+def note(used: tuple[str, ...], env: str) -> str:
+    """The message to the user when presets are used, and how not to use them."""
     if not used:
         return ""
     return (
-        f"using the preset of {' and of '.join(used)} on {env}, {without} trains with plain"
-        f" defaults"
+        f"using the preset of {' and of '.join(used)} on {env}: {NO_PRESET} (in Python"
+        f" preset=False) trains with plain defaults"
     )

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ShoalError, nearest
+from ...errors import ShoalError, did_you_mean
 from ...plugins import import_module, missing, neighbours, one_line
 from ...types import Spec
 from ..host.match import Broken, Match
@@ -189,7 +189,7 @@ def _own(name: str, options: dict[str, Any], render: bool, adapter: AdapterOptio
     module = import_module(path, KNOWN)
     if not callable(getattr(module, function, None)):
         callables = [word for word, value in vars(module).items() if callable(value)]
-        raise ShoalError(f"{path} has no function {function!r}{nearest(function, callables)}")
+        raise ShoalError(f"{path} has no function {function!r}{did_you_mean(function, callables)}")
     return adapt(_made(name, getattr(module, function), options, render), adapter)
 
 

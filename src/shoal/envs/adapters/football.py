@@ -9,12 +9,13 @@ unless there is just one.
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...errors import ShoalError, nearest
+from ...errors import ShoalError, did_you_mean
+from ...options import fill
 from ...types import Discrete, Spec
 from ..host.match import Match, MatchStep, TeamStep
 from ..metrics import WON
@@ -67,7 +68,7 @@ class Options:
 def make(scenario: str, options: dict[str, Any], render: bool) -> Match:
     """A match of that scenario; `render` makes one that can be looked at, which needs a screen."""
     if scenario not in PLAYERS:
-        hint = nearest(scenario, PLAYERS)
+        hint = did_you_mean(scenario, PLAYERS)
         raise ShoalError(
             f"football has no scenario {scenario!r}{hint}: it has {', '.join(PLAYERS)}"
         )
@@ -95,16 +96,9 @@ def make(scenario: str, options: dict[str, Any], render: bool) -> Match:
 
 
 def _checked(options: dict[str, Any]) -> Options:
-    known = [field.name for field in fields(Options)]
-    for option in options:
-        if option not in known:
-            hint = nearest(option, known)
-            raise ShoalError(
-                f"football has no option {option!r}{hint}: it knows {', '.join(known)}"
-            )
-    parsed = Options(**options)
+    parsed = fill(Options, options, "football")
     for option, value in (("players", parsed.players), ("right", parsed.right)):
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 11:
+        if not 0 <= value <= 11:
             raise ShoalError(f"{option} must be a whole number from 0 to 11, not {value!r}")
     if parsed.rewards not in ("scoring", "scoring,checkpoints"):
         raise ShoalError(

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ShoalError, nearest
+from ...errors import ShoalError, did_you_mean
+from ...options import fill
 from ..host.match import Match, MatchStep
 from ..metrics import split
 
@@ -33,18 +34,8 @@ class AdapterOptions:
     environment declares."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.teams, str):
-            raise ShoalError(
-                f"teams must be a text like red:red_0,red_1;blue:blue_*, not {self.teams!r}"
-            )
-        if not isinstance(self.limit, int) or isinstance(self.limit, bool) or self.limit < 0:
+        if self.limit < 0:
             raise ShoalError(f"limit must be a whole number of at least 0, not {self.limit!r}")
-        for option in ("state", "strict", "swap"):
-            if not isinstance(getattr(self, option), bool) and (
-                option != "state" or self.state is not None
-            ):
-                raise ShoalError(f"{option} must be True or False, not {getattr(self, option)!r}")
-        _keys(self.metrics)
 
     @property
     def asked(self) -> dict[str, str] | None:
@@ -61,7 +52,11 @@ class AdapterOptions:
         """The adapter's options, and the environment's."""
         ours = {option.name for option in fields(AdapterOptions)}
         return (
-            AdapterOptions(**{name: value for name, value in options.items() if name in ours}),
+            fill(
+                AdapterOptions,
+                {name: value for name, value in options.items() if name in ours},
+                "the adapter",
+            ),
             {name: value for name, value in options.items() if name not in ours},
         )
 
@@ -74,13 +69,11 @@ class AdapterOptions:
         return Swapped(match) if self.swap else match
 
 
-def _keys(metrics: Any) -> dict[str, str] | None:
+def _keys(metrics: str | list[str] | None) -> dict[str, str] | None:
     """`won=battle_won,score` -> where an info has each."""
     if metrics is None:
         return None
     words = metrics.split(",") if isinstance(metrics, str) else metrics
-    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
-        raise ShoalError(f"metrics must be names like won,score or won=battle_won, not {metrics!r}")
     pairs = [word.strip().partition("=") for word in words if word.strip()]
     return {name: key or split(name)[1] for name, _, key in pairs}
 
@@ -91,7 +84,7 @@ def _choose(match: Match, names: tuple[str, ...]) -> None:
     for name in names:
         if name not in known:
             raise ShoalError(
-                f"the environment has no metric {name!r}{nearest(name, known)}: it has"
+                f"the environment has no metric {name!r}{did_you_mean(name, known)}: it has"
                 f" {', '.join(known) or 'none'}"
             )
     match.metrics = names  # type: ignore[attr-defined]

@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ...options import check_names
 from ...types import Box, Spec
 from ..game import Env
 from .base import ALONE, JaxGame, Seen, row
-from .options import installed, known_id, known_options, parameters, politely, space_of
+from .options import installed, known_id, parameters, politely, space_of
 
 
 class Gymnax(JaxGame):
@@ -60,7 +61,7 @@ def make_gymnax(name: str, options: dict[str, Any]) -> Env:
     with politely(f"gymnax:{name}", options):
         env, params = package.make(name)
         tunable = {field.name for field in dataclasses.fields(params)}
-        known_options(f"gymnax:{name}", options, tunable | parameters(env))
+        check_names(options, sorted(tunable | parameters(env)), f"gymnax:{name}")
         made = {option: value for option, value in options.items() if option not in tunable}
         env, params = package.make(name, **made) if made else (env, params)
         tuned = {option: value for option, value in options.items() if option in tunable}

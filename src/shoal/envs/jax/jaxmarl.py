@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ...errors import ShoalError
+from ...options import check_names, convert
 from ...types import Discrete, Spec, line_up
 from ..adapters.teams import side_of
 from ..game import Env
@@ -21,7 +22,6 @@ from .options import (
     differing_sizes,
     installed,
     known_id,
-    known_options,
     look_up,
     parameters,
     politely,
@@ -181,12 +181,10 @@ def make_jaxmarl(name: str, options: dict[str, Any]) -> Env:
     package = installed("jaxmarl")
     known_id("jaxmarl", name, package.registered_envs)
     options = dict(options)
-    one_team = options.pop("one_team", False)
-    if not isinstance(one_team, bool):
-        raise ShoalError(f"one_team must be True or False, not {one_team!r}")
+    one_team = convert(bool, options.pop("one_team", False), "one_team")
     with politely(f"jaxmarl:{name}", options):
         known = {"one_team", *parameters(package.make(name))} if options else set()
-        known_options(f"jaxmarl:{name}", options, known)
+        check_names(options, sorted(known), f"jaxmarl:{name}")
         return Jaxmarl(name, package.make(name, **_by_name(name, options)), one_team)
 
 

@@ -11,10 +11,11 @@ import numpy as np
 from jax import Array
 
 from ...errors import ShoalError
+from ...options import check_names
 from ...types import Box, Discrete, Space, Spec
 from ..game import Env
 from .base import ALONE, JaxGame, Seen, clock_of, row
-from .options import installed, known_id, known_options, numbers, parameters, politely
+from .options import installed, known_id, numbers, parameters, politely
 
 # parts of jumanji's observations that are each agent's own
 VIEWS = ("agents_view", "searcher_views")
@@ -114,5 +115,5 @@ def make_jumanji(name: str, options: dict[str, Any]) -> Env:
     known_id("jumanji", name, package.registered_environments())
     with politely(f"jumanji:{name}", options):
         env = package.make(name)
-        known_options(f"jumanji:{name}", options, parameters(env))
+        check_names(options, sorted(parameters(env)), f"jumanji:{name}")
         return Jumanji(name, package.make(name, **options) if options else env)

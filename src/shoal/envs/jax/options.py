@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ShoalError, nearest
+from ...errors import ShoalError, did_you_mean
 from ...types import Box, Discrete, Space, side_by_side
 
 
@@ -27,24 +27,14 @@ def installed(name: str) -> Any:
 def known_id(package: str, name: str, known: Iterable[str]) -> None:
     known = sorted(known)
     if name not in known:
-        hint = nearest(name, known)
+        hint = did_you_mean(name, known)
         raise ShoalError(f"{package} has no game {name!r}{hint}: it has {', '.join(known)}")
-
-
-def known_options(env: str, options: dict[str, Any], known: set[str]) -> None:
-    for option in options:
-        if option not in known:
-            hint = nearest(option, known)
-            raise ShoalError(
-                f"{env} has no option {option!r}{hint}: it knows {', '.join(sorted(known))}"
-            )
 
 
 def look_up(option: str, value: str, known: dict[str, Any]) -> Any:
     if value not in known:
-        raise ShoalError(
-            f"there is no {option} {value!r}{nearest(value, known)}: there are {', '.join(known)}"
-        )
+        hint = did_you_mean(value, known)
+        raise ShoalError(f"there is no {option} {value!r}{hint}: there are {', '.join(known)}")
     return known[value]
 
 

@@ -1,0 +1,356 @@
+"""From the arguments of `shoal train` to a request for a config."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection
+from dataclasses import field, make_dataclass, replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+from .. import algorithms, envs
+from ..errors import ShoalError
+from ..files import errors_name, read_json
+from ..options import fill
+from ..types import Spec
+from .compose import ALL, OPENING, Request, choose, compose
+from .config import Config, opened
+from .fitting import Given, refitted
+from .flags import FLAG, flags, given, parse
+from .presets import NO_PRESET
+from .settings import Settings
+from .trust import EVERYTHING, NOTHING, Trust
+
+T = TypeVar("T")
+TEAM = "--team"
+SAVED = ".json"
+PYTHONS = {"True": "true", "False": "false", "None": "null"}  # its own words for what JSON has
+SELF_PLAY = "--self-play"  # or --self-play=<rule of past>
+BARE = (
+    "shoal train <algorithm> <env> [options], or shoal train --team <team>=<algorithm> … <env>"
+    " [options]"
+)
+
+
+def compose_arguments(
+    args: list[str], words: Trust = EVERYTHING, files: Trust = NOTHING
+) -> tuple[Config, list[str]]:
+    """The config that arguments ask for, and messages for the user.
+
+    `words` is how far whoever wrote the arguments is trusted: a user who typed them, entirely;
+    `files` is the same for a config file that they name."""
+    self_play = [word for word in args if word.partition("=")[0] == SELF_PLAY]
+    ids, teams, args, preset = _split([word for word in args if word not in self_play])
+    if len(ids) == 1 and ids[0].endswith(SAVED) and not teams and not self_play:
+        return _again(Path(ids[0]), args, files)
+    _check_count(ids, teams, args)
+    env = ids[-1]
+    algorithm = ids[0] if len(ids) == 2 else ""
+    options, rest = env_options(args)
+    words.check(env, options)
+    names = [*teams.values(), *ids[:-1]]
+    words.check_words(word for word in [*names, *args] if not _is_algorithm(word.partition(":")[0]))
+    for name in names:
+        algorithms.parse_algorithm(name)
+    native = envs.find(env) is not None
+    if native:  # its options are known: tyro reads and explains them
+        options = {}
+        rest = args
+    envs.make(env, **options)  # is there such a one?
+    game: Any = None
+    if teams or self_play:
+        game = opened(env, options, _opening(args))
+    if self_play:
+        teams = _self_play(env, game.teams, algorithm, self_play[-1].partition("=")[2]) | teams
+    chosen = {team: (name, {}) for team, name in teams.items()}
+    request = Request(env, algorithm, chosen, {}, options, preset)
+    return _with_flags(request, rest, native, game)
+
+
+def _check_count(ids: list[str], teams: dict[str, str], args: list[str]) -> None:
+    """Refuse words that are not an algorithm and an environment."""
+    if len(ids) == 2 and not _is_algorithm(ids[0]) and _is_algorithm(ids[1]):
+        raise ShoalError(f"the algorithm comes first: shoal train {ids[1]} {ids[0]}")
+    if len(ids) in ((1, 2) if teams else (2,)):
+        return
+    if "--help" in args or "-h" in args:
+        _bare_help()
+    if len(ids) > 2:
+        raise ShoalError(
+            f"{ids[2]!r} is one word too many after {ids[0]} and {ids[1]}: options begin with --"
+        )
+    raise ShoalError(f"say what to train on what: {BARE}")
+
+
+def _again(path: Path, args: list[str], trust: Trust) -> tuple[Config, list[str]]:
+    """A saved config with the settings that flags change, fitted to them."""
+    content = read_json(path, "where a config was saved")
+    with errors_name(path):
+        config = Config.from_json(
+            content.get("config", content) if isinstance(content, dict) else content, trust
+        )
+    title = (
+        f"Train again what {path} says, with other settings of the run: shoal train {path} --seed 7"
+    )
+    settings = parse(Settings, config.settings, args, f"shoal train {path}", title)
+    return refitted(config, settings, Given(given(Settings, config.settings, args), {}))
+
+
+def _with_flags(
+    request: Request, args: list[str], native: bool, game: Any
+) -> tuple[Config, list[str]]:
+    """The request with the options that flags give, composed. Of one algorithm for all teams they
+    have no prefix, else the team's name."""
+    env = request.env
+    choice = choose(request, game.teams if game else ())
+    bare = {"run": fill(Settings, choice.tuned.settings, "a run")}
+    prefixed = {team: choice.config(team) for team in choice.names if request.teams}
+    if request.teams:
+        prog = f"shoal train … {env}"
+        who = ", ".join(f"{team}={name}" for team, name in choice.names.items())
+        title = f"Train {who} on {env}."
+    else:
+        name = choice.names[ALL]
+        bare["algorithm"] = choice.config(ALL)
+        prog = f"shoal train {name} {env}"
+        title = f"Train {name} on {env}. {_examples(name, env)}"
+    default = envs.make(env, **choice.tuned.env) if native else None
+    read = _read(bare, prefixed, args, prog, title, default)
+    chosen = {
+        team: (request.teams.get(team, (request.algorithm,))[0], read.teams[team])
+        for team in prefixed
+    }
+    request = replace(
+        request,
+        teams=chosen,
+        options=read.bare,
+        env_options=read.env if native else request.env_options,
+    )
+    return compose(request, None if native else game)
+
+
+def _self_play(env: str, sides: dict[str, Spec], algorithm: str, rule: str) -> dict[str, str]:
+    """The first team learns, the other plays its past selves."""
+    if not algorithm:
+        raise ShoalError(
+            f"{SELF_PLAY} needs an algorithm that learns: shoal train <algorithm> {env} {SELF_PLAY}"
+        )
+    if len(sides) != 2 or algorithms.why_incompatible(*sides.values()):
+        there = ", ".join(f"{spec.n} {team}" for team, spec in sides.items())
+        raise ShoalError(
+            f"{SELF_PLAY} needs two teams that are alike, but {env} has {there}"
+            " (--env.teams each makes a team of every agent of an environment on the host)"
+        )
+    learner, rival = sides
+    return {learner: algorithm, rival: f"past:{rule}" if rule else "past"}
+
+
+def _opening(args: list[str]) -> Settings:
+    """The settings to open an environment with, before all other flags are known: those of its
+    teams are only known when it is open."""
+    given: dict[str, Any] = {}
+    for word, following in pairwise([*args, ""]):
+        name, equals, value = word.partition("=")
+        if name.removeprefix("--") in OPENING:
+            given[name.removeprefix("--")] = _plain(value if equals else following)
+    try:
+        return fill(Settings, given, "a run")
+    except ShoalError:  # whoever reads the flags will say it better
+        return Settings()
+
+
+def evaluation(
+    default: T, args: list[str], prog: str, title: str
+) -> tuple[T, dict[str, tuple[str, dict[str, Any]]]]:
+    """`default` with what flags change, and who takes a team's place: `team -> algorithm and its
+    options`."""
+    alone, teams, rest, _ = _split(args)
+    found = {team: algorithms.parse_algorithm(name) for team, name in teams.items()}
+    defaults = {
+        team: fill(algorithms.find(name).Config, argument, name)
+        for team, (name, argument) in found.items()
+    }
+    read = _read({"options": default}, defaults, [*rest, *alone], prog, title)
+    others = {team: (teams[team], found[team][1] | read.teams[team]) for team in teams}
+    return replace(default, **read.bare), others  # type: ignore[type-var]
+
+
+def env_options(args: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """The options after `--env.`, and the other arguments.
+
+    They go to the environment as they are: it says what it thinks of them."""
+    options = {}
+    rest = []
+    words = list(args)
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--env."):
+            rest.append(word)
+            continue
+        name, equals, value = word.removeprefix("--env.").partition("=")
+        if not equals and words and not words[0].startswith("--"):
+            equals = "="
+            value = words.pop(0)
+        if not equals:
+            value = "false" if name.startswith("no-") else "true"
+            name = name.removeprefix("no-")
+        options[name.replace("-", "_")] = _plain(value)
+    return options, rest
+
+
+def _plain(value: str) -> Any:
+    """`3`, `0.5`, `true` or `True`, `[1,2]` as they are meant; anything else is text."""
+    try:
+        return json.loads(PYTHONS.get(value, value))
+    except ValueError:
+        return value
+
+
+class Flags(NamedTuple):
+    """The options that flags set, by name."""
+
+    bare: dict[str, Any]  # without a prefix
+    teams: dict[str, dict[str, Any]]
+    env: dict[str, Any]
+
+
+def _read(
+    bare: dict[str, Any],
+    teams: dict[str, Any],
+    args: list[str],
+    prog: str,
+    title: str,
+    env: Any = None,
+) -> Flags:
+    """Read flags by the fields of dataclasses, given with their defaults: `bare` have no prefix,
+    teams their names, and a native game's `env`.
+
+    A team may have any name, so its field has a number, and its name is only in its flags.
+    """
+    import tyro
+
+    numbers = {team: f"team_{number}" for number, team in enumerate(teams)}
+    prefixes = {team: _prefix(team, teams) for team in teams}
+    defaults = dict(bare)
+    fields: list[tuple] = [
+        (name, Annotated[type(default), tyro.conf.OmitArgPrefixes])
+        for name, default in bare.items()
+    ]
+    if env is not None:
+        fields.append(("env", type(env)))
+        defaults["env"] = env
+    for team, number in numbers.items():
+        kind = Annotated[type(teams[team]), tyro.conf.arg(name=prefixes[team])]
+        fields.append((number, kind, field(metadata={FLAG: prefixes[team]})))
+        defaults[number] = teams[team]
+    kind = make_dataclass("Options", fields, frozen=True)
+    read = parse(kind, kind(**defaults), args, prog, title)
+    names = given(kind, kind(**defaults), args)
+    return Flags(
+        {k: v for part in bare for k, v in _set(names, "", getattr(read, part)).items()},
+        {
+            team: _set(names, prefixes[team], getattr(read, number))
+            for team, number in numbers.items()
+        },
+        _set(names, "env", getattr(read, "env", None)),
+    )
+
+
+def _set(names: list[str], prefix: str, read: Any) -> dict[str, Any]:
+    """The options of a dataclass that flags of that prefix set, `names` being all that were."""
+    owned = [name.rpartition(".")[::2] for name in names]
+    mine = [name for owner, name in owned if owner == prefix.replace("-", "_")]
+    return {name: getattr(read, name) for name in mine if hasattr(read, name)}
+
+
+def _prefix(team: str, sides: Collection[str]) -> str:
+    """How the flags of a team begin: --env.x is the environment's, and an equals sign would end
+    them."""
+    plain = team.replace("=", "-")
+    taken = team == "env" or (plain != team and plain in sides)
+    return f"team.{plain}" if taken else plain
+
+
+def _is_algorithm(word: str) -> bool:
+    return word in algorithms.ALGORITHMS or word in algorithms.ALIASES
+
+
+def _split(args: list[str]) -> tuple[list[str], dict[str, str], list[str], bool]:
+    """Words that stand alone, teams, everything else, and whether a preset may be used."""
+    alone = []
+    rest = []
+    teams = {}
+    switches = _switches()
+    words = [word for word in args if word != NO_PRESET]
+    while words:
+        word = words.pop(0)
+        if word == TEAM or word.startswith(f"{TEAM}="):
+            pair = word.partition("=")[2] or (words.pop(0) if words else "")
+            team, name = _pair(pair)
+            if not team or not name:
+                raise ShoalError(
+                    f"{TEAM} needs a team and its algorithm, such as {TEAM} adversary=ppo"
+                )
+            teams[team] = name
+        elif word.startswith("-") and (
+            _name(word) not in switches or (word.startswith("--env.") and _said(words))
+        ):
+            has_value = "=" not in word and words and not words[0].startswith("--")
+            rest += [word, words.pop(0)] if has_value else [word]
+        else:
+            (rest if word.startswith("-") else alone).append(word)
+    return alone, teams, rest, NO_PRESET not in args
+
+
+def _pair(words: str) -> tuple[str, str]:
+    """`team=algorithm` taken apart. A team's name may contain an equals sign, and so may what
+    follows an algorithm's colon; an algorithm's own name may not."""
+    places = [place for place, sign in enumerate(words) if sign == "="]
+    for place in places:
+        if "=" not in words[place + 1 :].partition(":")[0]:
+            return words[:place], words[place + 1 :]
+    return words, ""
+
+
+def _name(flag: str) -> str:
+    return flag.rpartition(".")[2].lstrip("-").replace("_", "-")
+
+
+def _said(words: list[str]) -> bool:
+    """Whether yes or no comes next: an environment's own option may be called as a switch of ours
+    and take a value."""
+    return bool(words) and words[0] in (*PYTHONS, *PYTHONS.values())
+
+
+@cache
+def _switches() -> set[str]:
+    """Flags without a value, of anything that has flags: no word after them belongs to them."""
+    everything = [
+        Settings,
+        *envs.GAMES.values(),
+        *(kind.Config for kind in algorithms.ALGORITHMS.values()),
+    ]
+    names = (
+        name for kind in everything for name, takes_value in flags(kind, kind()) if not takes_value
+    )
+    return {"help", "h"} | {name.removeprefix("--") for name in names}
+
+
+def _bare_help() -> None:
+    """Without a pair to explain: the run's own options."""
+    title = (
+        f"{BARE}. Name an algorithm and an environment before --help to see their options too."
+        f" {_examples()}"
+    )
+    parse(Settings, Settings(), ["--help"], "shoal train <algorithm> <env>", title)
+    sys.exit(0)
+
+
+def _examples(name: str = "mappo", env: str = "mpe/simple_spread") -> str:
+    return (
+        f"For example: shoal train {name} {env} --steps 2e6 --seed 1, or shoal train {name}"
+        f" {env} --games 64 --out tmp"
+    )
