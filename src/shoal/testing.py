@@ -99,15 +99,26 @@ def it_plays_the_spaces_that_it_declares(kind: type[Algorithm] | str, **options:
 
 
 def it_shares_and_remembers_as_it_declares(kind: type[Algorithm] | str, **options: Any) -> None:
-    """Own parameters for each agent, and a recurrent torso."""
+    """Every declared sharing of parameters and a recurrent torso are learnt with; others are
+    refused in a sentence."""
     algorithm = _kind(kind)
+    known = {field.name for field in dataclasses.fields(algorithm.Config)}
+    needed = {"sharing"} if algorithm.sharing else set()
+    needed |= {"torso"} if algorithm.recurrence else set()
+    assert needed <= known, f"it declares what its Config has no option for: {needed - known}"
     more = {"sharing": "own"} if "own" in algorithm.sharing else {}
     more |= {"torso": "gru"} if algorithm.recurrence else {}
-    known = {field.name for field in dataclasses.fields(algorithm.Config)}
-    assert set(more) <= known, f"it declares what its Config has no option for: {set(more) - known}"
     if more:
-        small = _small(kind, None, **options | more)
+        small = _small(kind, **options | more)
         _finite(small.after(small.loop.init(0), 1).learners)
+    if "partition" in algorithm.sharing:
+        loop = _loop(algorithm, algorithm.spaces[0], options | {"sharing": "0,0,1"}, agents=3)
+        jax.eval_shape(loop.program(1), loop.template(0))  # traced, not compiled
+    for sharing, value in (("shared", "shared"), ("own", "own"), ("partition", "0,0,1")):
+        if "sharing" in known and sharing not in algorithm.sharing:
+            _refused(algorithm, options | {"sharing": value}, f"{sharing} parameters")
+    if "torso" in known and not algorithm.recurrence:
+        _refused(algorithm, options | {"torso": "gru"}, "a recurrent torso")
 
 
 def it_does_what_is_legal(kind: type[Algorithm] | str, **options: Any) -> None:
@@ -145,6 +156,14 @@ def _kind(kind: type[Algorithm] | str) -> type[Algorithm]:
     return find(kind) if isinstance(kind, str) else kind
 
 
+def _refused(kind: type[Algorithm], options: dict[str, Any], what: str) -> None:
+    try:
+        _loop(kind, kind.spaces[0], options, agents=3)
+    except ShoalError:
+        return
+    raise AssertionError(f"it takes {what} and does not declare that it can")
+
+
 def _small(kind: type[Algorithm] | str, space: type | None = None, **options: Any) -> Small:
     algorithm = _kind(kind)
     return _compiled(algorithm, space or algorithm.spaces[0], tuple(sorted(options.items())))
@@ -152,13 +171,18 @@ def _small(kind: type[Algorithm] | str, space: type | None = None, **options: An
 
 @cache
 def _compiled(kind: type[Algorithm], space: type, options: tuple[tuple[str, Any], ...]) -> Small:
+    return Small(_loop(kind, space, dict(options)))
+
+
+def _loop(kind: type[Algorithm], space: type, options: dict[str, Any], agents: int = 2) -> Loop:
+    """An algorithm on the probe of a space, with nets as small as they get."""
     name, about = PROBES[space]
-    game = make(name, **about)
+    game = make(name, **about | {"n": agents})
     ((team, spec),) = game.teams.items()
     known = {field.name for field in dataclasses.fields(kind.Config)}
     small = {option: value for option, value in SMALL.items() if option in known}
-    algorithm = kind(kind.Config(**small | dict(options)), spec)
-    return Small(Loop(game, {team: algorithm}, GAMES, WINDOW, STEPS))
+    algorithm = kind(kind.Config(**small | options), spec)
+    return Loop(game, {team: algorithm}, GAMES, WINDOW, STEPS)
 
 
 def _legal(algorithm: Algorithm, view: View, action: Any) -> None:
@@ -169,7 +193,8 @@ def _legal(algorithm: Algorithm, view: View, action: Any) -> None:
         assert taken[np.asarray(view.alive)].all(), "an action was taken that is not legal"
     else:
         assert np.isfinite(action).all(), "an action is not a finite number"
-        low, high = np.asarray(space.low), np.asarray(space.high)
+        low = np.asarray(space.low)
+        high = np.asarray(space.high)
         assert ((low <= action) & (action <= high)).all(), "an action lies outside its bounds"
 
 
@@ -216,6 +241,7 @@ def it_resets_on_the_next_step(game: Env | type[Env]) -> None:
         assert view.first[0].all(), "the first instant does not open an episode"
         opening = view.first
         assert not view.reward[opening].any(), f"an opening pays team {team!r}"
+        assert view.alive[opening].all(), f"an agent of team {team!r} is dead at an opening"
         assert (view.discount[opening] == 1).all(), f"an opening discounts for team {team!r}"
         assert set(np.unique(view.discount)) <= {0.0, 1.0}, "a discount is neither 0 nor 1"
 

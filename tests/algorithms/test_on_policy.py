@@ -29,12 +29,14 @@ from helpers import (
     traced,
 )
 
+from shoal import plugins
 from shoal.algorithms import on_policy
 from shoal.algorithms.coma import COMA
 from shoal.algorithms.on_policy import Batch
 from shoal.engine.loop import Loop
 from shoal.engine.play import _rivals
 from shoal.envs import make
+from shoal.errors import ShoalError
 from shoal.learning.exploration import floored
 from shoal.learning.memory import Rollout
 from shoal.learning.normalise import ReturnNormaliser
@@ -42,7 +44,8 @@ from shoal.learning.optim import adam, annealed, descend
 from shoal.learning.reduce import mean_weights, moments
 from shoal.nets.distributions import masked
 from shoal.nets.inputs import ID, as_input
-from shoal.types import Discrete, Spec, View, Window
+from shoal.nets.mlp import Mlp
+from shoal.types import Discrete, Share, Spec, View, Window
 
 MEMBERS = [(name, *rest) for name in POLICY for rest in (("mlp", "shared"), ("gru", "own"))]
 ONLY_TRACED = [(name, *rest) for name in POLICY for rest in (("mlp", "own"), ("gru", "shared"))]
@@ -448,6 +451,20 @@ def test_each_epoch_is_a_permutation_of_all_rows(rows, minibatches):
     epochs = np.asarray(order).reshape(3, rows)
     assert (np.sort(epochs, -1) == np.arange(rows)).all()
     assert rows == 1 or len({tuple(epoch) for epoch in epochs}) == 3
+
+
+class Forward(Mlp):
+    """A feed-forward torso of a user's."""
+
+
+def test_a_users_feed_forward_torso_splits_steps_as_mlp_does():
+    share = Share(games=4, window=10)
+    for torso in ("mlp", plugins.hold(Forward)):
+        algorithm = build("ppo", mortal(), torso=torso, minibatches=8, **TINY)
+        algorithm.check(share)
+        assert not algorithm.suited(algorithm.config, share)
+    with pytest.raises(ShoalError, match="4 games on each device cannot be split into 8"):
+        build("ppo", mortal(), torso="gru", minibatches=8, **TINY).check(share)
 
 
 @pytest.mark.parametrize("torso", ["mlp", "gru"])

@@ -730,7 +730,7 @@ def test_a_run_against_rivals_who_are_seen():
 
 @pytest.mark.parametrize("name", ["ddpg", "td3", "sac"])
 def test_agents_with_critics_of_their_own_see_no_rivals(name):
-    with pytest.raises(ShoalError, match=f"take ma{name}"):
+    with pytest.raises(ShoalError, match="set rivals to False"):
         build(name, mortal(), rivals=True)
 
 

@@ -101,7 +101,7 @@ MISTAKES = {
     ),
     "no rivals for one's own critic": (
         ["train", "ddpg", "mpe/simple_tag", "--rivals"],
-        "take maddpg",
+        "set rivals to False",
     ),
     "discrete only": (["train", "coma", "test/continuous_identity"], "choose another algorithm"),
     "unknown partition": (["train", *PAIR, "--sharing", "mine"], "partition"),

@@ -13,6 +13,7 @@ from .base import Algorithm
 from .coma import COMA
 from .ddpg import DDPG
 from .dqn import DQN
+from .happo import HAPPO
 from .maa2c import MAA2C
 from .maddpg import MADDPG
 from .mappo import MAPPO
@@ -33,7 +34,7 @@ from .vdac import VDAC
 from .vdn import VDN
 from .wqmix import CWQMIX, OWQMIX
 
-POLICY = (A2C, MAA2C, PPO, MAPPO, COMA, MFAC, VDAC)
+POLICY = (A2C, MAA2C, PPO, MAPPO, HAPPO, COMA, MFAC, VDAC)
 VALUE = (DQN, VDN, QMIX, CWQMIX, OWQMIX, QPLEX, QTRAN, MFQ)
 PATHWISE = (DDPG, MADDPG, TD3, MATD3, SAC, MASAC)
 FIXED = (Random, Frozen)

@@ -25,6 +25,7 @@ from ..learning.optim import adam, annealed, descend
 from ..learning.reduce import mean_weights, moments, total
 from ..learning.returns import advantages, learning_weight, left, pool, settle
 from ..learning.trees import at
+from ..nets import torsos
 from ..nets.heads import policy_head
 from ..nets.inputs import ID, OBS, STATE, InputPart, Scene, as_input, gather
 from ..nets.layers import Dense, Rng
@@ -150,13 +151,19 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
             raise ShoalError(
                 f"{self.name}'s critic sees other inputs than its actor: share_torso must be off"
             )
-        self.critic_rows = 1 if self.sees["critic"] == (STATE,) and max(self.owner) == 0 else spec.n
+        one = self.sees["critic"] == (STATE,) and max(self.critic_owner) == 0
+        self.critic_rows = 1 if one else spec.n
         self.tx = adam(config.max_grad_norm)
+
+    @property
+    def critic_owner(self) -> tuple[int, ...]:
+        """Who owns the parameters of each agent's critic: as those of its actor."""
+        return self.owner
 
     @classmethod
     def _rows(cls, config: OnPolicyConfig, share: Share) -> tuple[int, str]:
         """How many rows minibatches split, and what a row is."""
-        if config.torso != "mlp":
+        if torsos.find(config.torso).recurrent:
             return share.games, "games"
         return share.games * share.window, "rows (games x window)"
 
@@ -200,8 +207,11 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         return Learner(params, self.init_target(params["critic"]), opt, scale)
 
     def init_critic(self, rng: Rng) -> Any:
-        torso = IdentityTorso() if self.config.share_torso else self.torso(rng, "critic")
-        return Critic(torso, Dense(rng, self.owner, self.config.hidden, 1, gain=1.0))
+        owner = self.critic_owner
+        torso = (
+            IdentityTorso() if self.config.share_torso else self.torso(rng, "critic", owner=owner)
+        )
+        return Critic(torso, Dense(rng, owner, self.config.hidden, 1, gain=1.0))
 
     def init_target(self, critic: Any) -> Any:
         return None
@@ -392,15 +402,33 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         self, params: dict, learner: Learner, batch: Batch, clock: Clock
     ) -> tuple[Array, Metrics]:
         """The member's losses, each device's share, summed."""
-        dist, features, _ = self.policy(
-            params["actor"], batch.scene, at(batch.actor_carry, 0), clock
-        )
-        values, _ = self.critic(params["critic"], batch.scene, at(batch.critic_carry, 0), features)
-        actor, metrics = self.actor_loss(dist, batch)
+        actor, features, metrics = self.actor_losses(params["actor"], batch, clock)
+        critic, more = self.critic_losses(params["critic"], learner, batch, features)
+        return actor + critic, metrics | more
+
+    def actor_losses(
+        self, actor: Actor, batch: Batch, clock: Clock
+    ) -> tuple[Array, Array, Metrics]:
+        """The actor's loss less its entropy bonus, its torso's features, and metrics."""
+        dist, features, _ = self.policy(actor, batch.scene, at(batch.actor_carry, 0), clock)
+        loss, metrics = self.actor_loss(dist, batch)
         entropy = (dist.entropy() * batch.weight).sum()
-        critic = self.critic_loss(values[..., 0], learner, batch)
-        metrics |= {"actor_loss": actor, "critic_loss": critic, "entropy": entropy}
-        return actor - self.config.entropy * entropy + critic, metrics
+        metrics |= {"actor_loss": loss, "entropy": entropy}
+        return loss - self.config.entropy * entropy, features, metrics
+
+    def critic_losses(
+        self, critic: Any, learner: Learner, batch: Batch, features: Array | None = None
+    ) -> tuple[Array, Metrics]:
+        """The critic's loss, and metrics."""
+        values, _ = self.critic(critic, batch.scene, at(batch.critic_carry, 0), features)
+        loss = self.critic_loss(values[..., 0], learner, batch)
+        return loss, {"critic_loss": loss}
+
+    def critic_alone(
+        self, params: dict, learner: Learner, batch: Batch, clock: Clock
+    ) -> tuple[Array, Metrics]:
+        """In place of `losses` where the critic learns without the actor."""
+        return self.critic_losses(params["critic"], learner, batch)
 
     def actor_loss(self, dist: Any, batch: Batch) -> tuple[Array, Metrics]:
         """−log π · A."""

@@ -99,8 +99,8 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         super().__init__(config, spec)
         if config.rivals and not self.central:
             raise ShoalError(
-                f"{self.name}'s critics are each agent's own: rivals must be off,"
-                f" or take ma{self.name}"
+                f"{self.name}'s critics see only their own agent's action: set rivals to False,"
+                " or choose an algorithm with central critics"
             )
         self.critic_owner = owners(config.critic_sharing or config.sharing, spec)
         pooled = config.reward != "own"

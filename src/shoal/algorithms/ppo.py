@@ -35,9 +35,7 @@ class PPO(OnPolicy[PPOConfig]):
 
     def actor_loss(self, dist: Any, batch: Batch) -> tuple[Array, Metrics]:
         clip = self.config.clip
-        log_ratio = dist.log_prob(batch.record.raw) - batch.record.log_prob
-        # of the dead it may be anything, and inf · 0 is NaN
-        log_ratio = jnp.where(batch.weight > 0, log_ratio, 0.0)
+        log_ratio = self.log_ratio(dist, batch)
         ratio = jnp.exp(log_ratio)
         gain = jnp.minimum(
             ratio * batch.advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * batch.advantage
@@ -47,6 +45,12 @@ class PPO(OnPolicy[PPOConfig]):
             "clip_fraction": ((jnp.abs(ratio - 1) > clip) * batch.weight).sum(),
         }
         return -(gain * batch.weight).sum(), metrics
+
+    def log_ratio(self, dist: Any, batch: Batch) -> Array:
+        """`[T,B,N]` log of new to acting probability of each action taken; 0 where it has no
+        weight: of the dead it may be anything, and inf · 0 is NaN."""
+        log_ratio = dist.log_prob(batch.record.raw) - batch.record.log_prob
+        return jnp.where(batch.weight > 0, log_ratio, 0.0)
 
     def critic_loss(self, value: Array, learner: Learner, batch: Batch) -> Array:
         clip = self.config.clip_value
