@@ -140,10 +140,15 @@ def _refuse_newer(path: Path, content: Any) -> None:
 
 
 def read_bytes(path: Path) -> bytes:
-    """A plain file's content: whoever made the folder may have put a pipe or a device there."""
+    """The content of a plain file."""
+    refuse_special(path)
+    return path.read_bytes()
+
+
+def refuse_special(path: Path) -> None:
+    """Refuse a pipe or a device: whoever made the folder may have put one there."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a plain file")
-    return path.read_bytes()
 
 
 def _depth(content: Any) -> int:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from shoal.cli.main import main
 from shoal.config.flags import THEIRS
 from shoal.errors import ShoalError
 from shoal.monitor import console
+from shoal.store.metrics_file import RATE, return_name
 
 PAIR = ["train", "ppo", "test/identity"]
 
@@ -84,8 +86,10 @@ def test_the_return_is_shown_on_narrow_screens(
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(console, "on_terminal", lambda: True)
     shown = console.Console()
+    config: Any = SimpleNamespace(settings=SimpleNamespace(steps=10_000_000), sides=["agent"])
+    run: Any = SimpleNamespace(config=config, steps=1_234_567)
     with shown.training(10_000_000):
-        shown.progress(1_234_567, 10_000_000, 12_345.0, {"agent": -12.34})
+        shown.on_iteration(run, {RATE: 12_345.0, return_name("agent"): -12.34})
         time.sleep(0.3)
         line = str(shown.bar.tasks[0].fields["line"])
     assert "agent -12.34" in line and len(line) <= columns

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -378,6 +378,62 @@ def test_runs_that_cannot_be_reported_are_listed_and_left_out(
     (row,) = table(tmp_path / "runs")
     assert (row["algorithm"], row["seeds"], row["failed"]) == ("ppo", "2", "0")
     assert "my_own" in (tmp_path / "runs" / "report.html").read_text()
+
+
+def changed(name: str, **values: Any) -> Callable[[Path], Any]:
+    """Other values in a JSON file of a run."""
+
+    def change(run: Path) -> None:
+        content = json.loads((run / name).read_text())
+        (content["settings"] if name == "config.json" else content).update(values)
+        (run / name).write_text(json.dumps(content))
+
+    return change
+
+
+def replaced(name: str, text: str | bytes) -> Callable[[Path], Any]:
+    return lambda run: (run / name).write_bytes(text.encode() if isinstance(text, str) else text)
+
+
+def piped(name: str) -> Callable[[Path], Any]:
+    return lambda run: ((run / name).unlink(missing_ok=True), os.mkfifo(run / name))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(replaced("metrics.jsonl", text) for text in ("", "5\n", "null\n", "[" * 10**5, b"\xff")),
+        replaced("metrics.jsonl", '{"evaluation/length": 1, "env_step": "x"}\n'),
+        replaced("metrics.jsonl", '{"evaluation/length": 1, "env_step": 1e400}\n'),
+        replaced("summary.json", "[]"),
+        *(changed("summary.json", random=value) for value in (None, [1], {"agent": "x"}, {})),
+        changed("summary.json", steps="many"),
+        changed("summary.json", seconds=None),
+        *(changed("config.json", seed=value) for value in ("x", [1])),
+        changed("config.json", evaluations=10**10),
+        changed("config.json", steps=float("inf")),
+        replaced("episodes.csv", b"\xff\x00"),
+        replaced("episodes.csv", "x" * 200_000),
+        lambda run: (run / "episodes.csv").unlink(missing_ok=True),
+        *(piped(name) for name in ("metrics.jsonl", "episodes.csv", "summary.json")),
+    ],
+)
+def test_one_damaged_run_does_not_spoil_the_report(
+    damage: Callable[[Path], Any], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    for seed in range(2):
+        a_run(tmp_path / "runs", f"run-{seed}", seed=seed)
+    damage(a_run(tmp_path / "runs", "damaged", seed=2))
+    assert main.main(["report", str(tmp_path / "runs")]) in (0, 1)
+    (row,) = table(tmp_path / "runs")
+    assert row["seeds"] == "2" and "Traceback" not in capsys.readouterr().err
+
+
+def test_a_name_may_look_like_a_formula(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "runs", "run")
+    content = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(content | {"env": "$\\frac{$_a"}))
+    assert main.main(["report", str(tmp_path / "runs")]) == 0
 
 
 def test_a_report_may_be_of_several_folders_a_selection_and_elsewhere(

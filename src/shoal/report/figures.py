@@ -221,7 +221,16 @@ def save(figure: Any, path: Path) -> None:
     # equal runs, equal files
     dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
     with atomic(path) as temporary, rc_context({"svg.hashsalt": "shoal", "pdf.fonttype": 42}):
+        _plain_texts(figure)
         figure.savefig(temporary, format=kind, dpi=130, facecolor="white", metadata=dates)
+
+
+def _plain_texts(figure: Any) -> None:
+    """Let a dollar sign in a name be one, not the beginning of a formula."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
 
 
 def inline(figure: Any) -> str:
@@ -232,6 +241,7 @@ def inline(figure: Any) -> str:
     drawn = io.StringIO()
     nobody = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "shoal"}):
+        _plain_texts(figure)
         figure.savefig(drawn, format="svg", transparent=True, metadata=nobody)
     text = drawn.getvalue()
     text = re.sub(r' xmlns(:xlink)?="[^"]*"', "", text[text.index("<svg") :])

@@ -13,7 +13,9 @@ import numpy as np
 from .. import algorithms, files
 from ..config import campaign as planning
 from ..config.campaign import Plan
+from ..config.settings import Settings
 from ..errors import ShoalError
+from ..options import fill
 from ..store import folder as runs
 from ..store.metrics_file import STEP, metrics_in, read_lines, returns_in
 from ..store.records import Failure, Summary
@@ -85,7 +87,9 @@ def _bare(path: Path) -> RunScores | Left:
     try:
         saved = files.read_json(path / runs.CONFIG, "a run folder")
         config = planning.plain(saved)
-        seed = saved["settings"]["seed"]
+        seed = fill(Settings, saved["settings"], "a run").seed
+        if not config["teams"]:
+            raise KeyError("teams")
         names = [one["algorithm"] for one in config["teams"].values()]
         for name in names:
             algorithms.find(name)
@@ -124,7 +128,8 @@ def _task(run: RunScores) -> dict[str, Any]:
     """What makes another task of an environment: its options, and when and how a run is
     evaluated."""
     options = {f"env.{name}": value for name, value in run.config["options"].items()}
-    return options | {name: run.config["settings"][name] for name in planning.GRID}
+    sides = {"teams": ",".join(run.config["teams"])}
+    return options | sides | {name: run.config["settings"][name] for name in planning.GRID}
 
 
 def _facts(run: RunScores, uniform: bool) -> dict[str, Any]:
@@ -216,11 +221,18 @@ def read(run: RunScores) -> RunScores:
         if not runs.finished(run.path):
             failed = cast(Failure, ended)
             return replace(run, failure=f"{failed['reason']}: {failed['message']}")
-        summary = cast(Summary, ended)
-        saved = files.read_json(run.path / runs.CONFIG, "a run folder")
-        steps, scores, metrics = _scores(run)
-    except (ShoalError, OSError, ValueError, KeyError) as error:
+        _check_episodes(run)
+        return _scored(run, cast(Summary, ended))
+    except (ShoalError, OSError) as error:
         return replace(run, failure=f"its folder cannot be read ({error})")
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        return replace(run, failure=f"its files are not as shoal writes them ({error!r:.200})")
+
+
+def _scored(run: RunScores, summary: Summary) -> RunScores:
+    """The finished run with its scores on the grid of its config."""
+    saved = files.read_json(run.path / runs.CONFIG, "a run folder")
+    steps, scores, metrics = _scores(run)
     # As the trainer has it: an evaluation takes place as soon as its step is passed.
     at = np.searchsorted(steps, np.minimum(run.grid, steps[-1]))
     at[-1] = len(steps) - 1
@@ -232,9 +244,9 @@ def read(run: RunScores) -> RunScores:
         protocol=saved["protocol"],
         scores=on_grid,
         late=int(max(steps[at[1:-1]] - run.grid[1:-1], default=0)),
-        random=summary["random"],
-        steps=summary["steps"],
-        seconds=summary["seconds"],
+        random={team: float(summary["random"][team]) for team in on_grid},
+        steps=int(summary["steps"]),
+        seconds=float(summary["seconds"]),
         metrics={name: rows[at] for name, rows in metrics.items()},
         random_metrics=summary.get("random_metrics", {}),
     )
@@ -243,6 +255,13 @@ def read(run: RunScores) -> RunScores:
 def _last(what: str, path: Path) -> str:
     said = runs.last_words(path)
     return f"{what}; the last it said was: {said}" if said else what
+
+
+def _check_episodes(run: RunScores) -> None:
+    """Refuse a table of episodes that cannot be read as one."""
+    text = files.read_bytes(run.path / runs.EPISODES).decode("utf-8")
+    if len(max(text.splitlines(), key=len, default="")) > csv.field_size_limit():
+        raise ValueError("a line of episodes.csv has no end")
 
 
 def episodes(run: RunScores) -> Iterator[dict[str, str]]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import files
 from ..engine.episodes import Episodes
 from ..envs.metrics import split
 from ..errors import ShoalError
@@ -94,6 +95,7 @@ class Lines(NamedTuple):
 def read_lines(run: Path, start: int = 0, end: int | None = None) -> Lines:
     """The lines between two bytes of a run's metrics.jsonl; one that is not whole yet is left."""
     path = run / folder.METRICS
+    files.refuse_special(path)
     with path.open("rb") as file:
         file.seek(start)
         text = file.read() if end is None else file.read(max(end - start, 0))
@@ -102,9 +104,9 @@ def read_lines(run: Path, start: int = 0, end: int | None = None) -> Lines:
         lines.pop()
     try:
         values = [json.loads(line) for line in lines if line.strip()]
-        if not all(isinstance(line, dict) and STEP in line for line in values):
+        if not all(isinstance(line, dict) and type(line.get(STEP)) is int for line in values):
             raise ValueError
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ShoalError(f"{path} has a line that is no log point: remove that line") from None
     return Lines(values, start + sum(map(len, lines)))
 
