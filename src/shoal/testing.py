@@ -109,7 +109,7 @@ def it_shares_and_remembers_as_it_declares(kind: type[Algorithm] | str, **option
     more = {"sharing": "own"} if "own" in algorithm.sharing else {}
     more |= {"torso": "gru"} if algorithm.recurrence else {}
     if more:
-        small = _small(kind, **options | more)
+        small = _small(kind, None, **options | more)
         _finite(small.after(small.loop.init(0), 1).learners)
     if "partition" in algorithm.sharing:
         loop = _loop(algorithm, algorithm.spaces[0], options | {"sharing": "0,0,1"}, agents=3)

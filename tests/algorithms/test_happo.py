@@ -79,7 +79,7 @@ def test_the_factor_is_the_product_of_the_ratios_of_those_before():
     algorithm, learner, batch = prepared()
 
     def log_prob(actor: Any) -> Array:
-        dist, _, _ = algorithm.policy(actor, batch.scene, at(batch.actor_carry, 0), clock())
+        dist, _, _ = algorithm.policy(actor, batch.context, at(batch.actor_carry, 0), clock())
         return dist.log_prob(batch.record.raw)
 
     factor = nobody(batch)

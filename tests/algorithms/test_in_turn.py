@@ -12,17 +12,17 @@ from jax import Array
 
 from shoal.algorithms.ppo import PPO
 from shoal.engine.loop import Loop
-from shoal.nets.inputs import InputPart, Scene, as_input
+from shoal.nets.inputs import Context, InputPart, as_input
 from shoal.types import Clock, Spec
 
 
-def _earlier(scene: Scene, spec: Spec) -> Array:
+def _earlier(context: Context, spec: Spec) -> Array:
     """`[T,B,N,N·A]` what the agents before each one chose."""
     before = jnp.tri(spec.n, k=-1)[:, :, None]
-    if scene.action is None:
-        return jnp.zeros((*scene.view.alive.shape, spec.n * spec.action.size))
-    seen = scene.action[..., None, :, :] * before
-    return seen.reshape(*scene.view.alive.shape, -1)
+    if context.action is None:
+        return jnp.zeros((*context.view.alive.shape, spec.n * spec.action.size))
+    seen = context.action[..., None, :, :] * before
+    return seen.reshape(*context.view.alive.shape, -1)
 
 
 EARLIER = InputPart(lambda spec: spec.n * spec.action.size, _earlier)
@@ -35,20 +35,20 @@ class InTurn(PPO):
 
     def __init__(self, config: Any, spec: Spec):
         super().__init__(config, spec)
-        self.sees["actor"] = (*self.sees["actor"], EARLIER)
+        self.inputs["actor"] = (*self.inputs["actor"], EARLIER)
 
     def decide(
-        self, actor: Any, scene: Scene, carry: Any, clock: Clock, key: Array, greedy: bool
+        self, actor: Any, context: Context, carry: Any, clock: Clock, key: Array, greedy: bool
     ) -> tuple[Any, Array, Any]:
-        raw = jnp.zeros(scene.view.alive.shape, jnp.int32)
+        raw = jnp.zeros(context.view.alive.shape, jnp.int32)
         for agent in range(self.spec.n):
-            known = self.acted(as_input(raw, self.spec), scene.view)
+            known = self.acted(as_input(raw, self.spec), context.view)
             dist, drawn, hidden = super().decide(
-                actor, scene._replace(action=known), carry, clock, key, greedy
+                actor, context._replace(action=known), carry, clock, key, greedy
             )
             raw = raw.at[..., agent].set(drawn[..., agent])
-        known = self.acted(as_input(raw, self.spec), scene.view)
-        dist, _, hidden = self.policy(actor, scene._replace(action=known), carry, clock)
+        known = self.acted(as_input(raw, self.spec), context.view)
+        dist, _, hidden = self.policy(actor, context._replace(action=known), carry, clock)
         return dist, raw, hidden
 
 
@@ -69,15 +69,15 @@ def _played(kind: type[PPO]) -> tuple[Any, Any, Any]:
 
 def test_what_was_drawn_in_turn_is_evaluated_at_once() -> None:
     algorithm, learner, window = _played(InTurn)
-    scene, _ = algorithm._scenes(window)
+    context, _ = algorithm._contexts(window)
     clock = Clock(np.float32(0), np.float32(0))  # type: ignore[arg-type]
     actor = learner.params["actor"]
-    dist, _, _ = algorithm.policy(actor, scene, window.carry.hidden, clock)
+    dist, _, _ = algorithm.policy(actor, context, window.carry.hidden, clock)
     alive = np.asarray(window.view.alive[:-1])
     again = np.asarray(dist.log_prob(window.record.raw))
     np.testing.assert_allclose(again[alive], window.record.log_prob[alive], atol=1e-5)
     # the second agent's policy does depend on what the first one chose
-    blind, _, _ = algorithm.policy(actor, scene._replace(action=None), window.carry.hidden, clock)
+    blind, _, _ = algorithm.policy(actor, context._replace(action=None), window.carry.hidden, clock)
     other = np.asarray(blind.log_prob(window.record.raw))
     both = alive.all(-1)
     np.testing.assert_allclose(other[both][:, 0], again[both][:, 0], atol=1e-5)

@@ -17,7 +17,7 @@ from shoal.engine.evaluate import Evaluator
 from shoal.engine.loop import Loop
 from shoal.envs import Env, make
 from shoal.envs.native.probes import Life, Mortal
-from shoal.nets.inputs import Scene
+from shoal.nets.inputs import Context
 from shoal.types import Box
 
 CONTINUOUS = [name for name in LEARNERS if Box in find(name).spaces]
@@ -147,8 +147,8 @@ def test_trap_01_the_utility_of_an_endless_game_cut_by_time_is_one_over_one_minu
     view = jax.tree.map(lambda x: x[None], env.reset(jax.random.key(0), 1)[1][TEAM])
 
     def value() -> Array:
-        scene = Scene(view, jnp.zeros((1, 1, 1, 0)))
-        q, _ = algorithm.utilities(learner.params["agents"], scene, jnp.zeros((1, 1, 0)))
+        context = Context(view, jnp.zeros((1, 1, 1, 0)))
+        q, _ = algorithm.utilities(learner.params["agents"], context, jnp.zeros((1, 1, 0)))
         return algorithm.joint(learner.params, q, jnp.zeros((1, 1, 1), int), view)
 
     assert float(jax.jit(value)().squeeze()) == pytest.approx(5.0, abs=0.25)

@@ -23,7 +23,7 @@ from shoal.engine.host_loop import HostLoop
 from shoal.envs.adapters import AdapterOptions, adapt
 from shoal.envs.host.match import Hosted, Match
 from shoal.nets.heads import best_action
-from shoal.nets.inputs import Scene
+from shoal.nets.inputs import Context
 from shoal.types import View
 
 STEPS = {"a_0": 2, "a_1": 5}  # until its time has run out
@@ -194,12 +194,12 @@ def test_trap_32_who_leaves_without_a_last_observation_breaks_the_match() -> Non
 
 def worth(algorithm: Any, learner: Any, view: View) -> Array:
     """`[B,N or 1]` what a learner expects of the agents at one instant."""
-    scene = Scene(jax.tree.map(lambda x: x[None], view), jnp.zeros((1, *view.alive.shape, 0)))
+    context = Context(jax.tree.map(lambda x: x[None], view), jnp.zeros((1, *view.alive.shape, 0)))
     if algorithm.name in POLICY:
         critic = learner.params["critic"]
-        scene = scene._replace(action=jnp.zeros((*scene.view.alive.shape, 2)))
+        context = context._replace(action=jnp.zeros((*context.view.alive.shape, 2)))
         values, _ = algorithm.critic(
-            critic, scene, critic.torso.carry(len(view.first), algorithm.critic_rows)
+            critic, context, critic.torso.carry(len(view.first), algorithm.critic_rows)
         )
         return (
             learner.scale.up(values[0].mean(-1))
@@ -208,9 +208,11 @@ def worth(algorithm: Any, learner: Any, view: View) -> Array:
         )
     if algorithm.name in VALUE:
         net = learner.params["agents"]
-        q, _ = algorithm.utilities(net, scene, net.torso.carry(len(view.first), algorithm.spec.n))
-        return algorithm.joint(learner.params, q, best_action(q, scene.view.legal), scene.view)[0]
-    return algorithm.next_values(learner, scene, None, jax.random.key(0))[0]
+        q, _ = algorithm.utilities(net, context, net.torso.carry(len(view.first), algorithm.spec.n))
+        return algorithm.joint(learner.params, q, best_action(q, context.view.legal), context.view)[
+            0
+        ]
+    return algorithm.next_values(learner, context, None, jax.random.key(0))[0]
 
 
 def learnt(

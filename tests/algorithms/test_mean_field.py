@@ -36,7 +36,7 @@ from shoal.envs.native.probes import Quiz, Tiny
 from shoal.errors import ShoalError
 from shoal.learning.exploration import boltzmann
 from shoal.learning.reduce import mean_weights
-from shoal.nets.inputs import MEAN_ACTION, Scene, gather
+from shoal.nets.inputs import MEAN_ACTION, Context, gather
 from shoal.types import Discrete, Spec, View
 
 CROWD = make("test/mortal", n=4, length=6)  # they die one after the other
@@ -60,14 +60,14 @@ def led(action: np.ndarray, first: np.ndarray, actions: int) -> np.ndarray:
 
 
 def watch(algorithm: Any, learner: Any, view: View, carry: Any) -> Array:
-    return gather((MEAN_ACTION,), algorithm.scene(view, carry), algorithm.spec)[0][0]
+    return gather((MEAN_ACTION,), algorithm.context(view, carry), algorithm.spec)[0][0]
 
 
 # -- what is seen ----------------------------------------------------------------------------------
 
 
-def scene_of(last: Any, alive: Any) -> Scene:
-    return Scene(View(*[None] * len(View._fields))._replace(alive=alive), last)  # type: ignore
+def scene_of(last: Any, alive: Any) -> Context:
+    return Context(View(*[None] * len(View._fields))._replace(alive=alive), last)  # type: ignore
 
 
 def test_the_mean_is_that_of_the_others_who_live():
@@ -102,7 +102,7 @@ def test_trap_18_the_mean_of_a_drawn_window_is_the_one_seen_when_acting():
     expected = mean_action(before, view.alive)
     np.testing.assert_allclose(played.record, expected[:-1], atol=1e-6)
     number = seen.drawn.slot + 1 + np.arange(7)[:, None]
-    drawn = gather((MEAN_ACTION,), seen.batch.scene, seen.algorithm.spec)[0]
+    drawn = gather((MEAN_ACTION,), seen.batch.context, seen.algorithm.spec)[0]
     np.testing.assert_allclose(drawn, expected[number, seen.drawn.game], atol=1e-6)
     first = np.asarray(seen.drawn.window.view.first)
     assert first[0].any() and first[1:].any() and not np.asarray(drawn)[first].any()
@@ -128,24 +128,24 @@ def test_trap_18_on_policy_a_window_goes_on_where_the_last_one_ended():
             )
             windows.append(seen[TEAM])
         return windows, [
-            gather((MEAN_ACTION,), scene, algorithm.spec)[0]
-            for scene in algorithm._scenes(windows[1])
+            gather((MEAN_ACTION,), context, algorithm.spec)[0]
+            for context in algorithm._contexts(windows[1])
         ]
 
-    (one, two), (scene, end) = call(play, jax.random.key(0))
+    (one, two), (context, end) = call(play, jax.random.key(0))
     first, action = (
         np.concatenate([one.view.first[-2:-1], two.view.first]),
         np.concatenate([one.action[-1:], two.action]),
     )
     expected = mean_action(led(action, first, 3), two.view.alive)
-    np.testing.assert_allclose(np.concatenate([scene, end]), expected, atol=1e-6)
+    np.testing.assert_allclose(np.concatenate([context, end]), expected, atol=1e-6)
     assert not first[1].any() and first[2:].any() and expected[0].any()
 
 
 def test_an_agent_without_others_sees_zeros():
     seen = studied("mfq", env=make("test/mortal", n=1), watch=watch)
     assert seen.played.record.shape == (40, 4, 1, 3) and not seen.played.record.any()
-    assert seen.batch.scene.last.any()
+    assert seen.batch.context.last.any()
 
 
 # -- Boltzmann -------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_mfq_draws_from_its_policy_and_evaluates_greedily():
     view = env.reset(jax.random.key(0), 16)[1][TEAM]
     carry = algorithm.carry(learner, 16)
     best = algorithm.utilities(
-        learner.params["agents"], algorithm.scene(view, carry), carry.hidden
+        learner.params["agents"], algorithm.context(view, carry), carry.hidden
     )[0][0].argmax(-1)
     greedy, drawn = (
         algorithm.act(learner, jax.random.key(1), view, carry, clock(), g).action
@@ -299,7 +299,7 @@ def told() -> tuple:
                 record=batch.record._replace(raw=jnp.full_like(batch.record.raw, choice))
             )
             told.append(algorithm.losses(learner.params, learner, other, seen.clock)[1])
-        q, _ = algorithm.critic(learner.target, batch.scene, batch.critic_carry[0])
+        q, _ = algorithm.critic(learner.target, batch.context, batch.critic_carry[0])
         return batch.target, jnp.stack([one["advantage"] for one in told], -1), told[0]["probs"], q
 
     return seen.window, *jax.device_get(jax.jit(on_devices(whole))())
@@ -324,8 +324,10 @@ def test_mfac_regresses_to_the_reward_and_what_the_policy_expects_next():
 
 def test_mfac_shows_the_mean_to_its_critic_alone():
     algorithm = build("mfac", mortal(), **TINY)
-    assert MEAN_ACTION in algorithm.sees["critic"] and MEAN_ACTION not in algorithm.sees["actor"]
-    with pytest.raises(ShoalError, match="share_torso must be off"):
+    assert (
+        MEAN_ACTION in algorithm.inputs["critic"] and MEAN_ACTION not in algorithm.inputs["actor"]
+    )
+    with pytest.raises(ShoalError, match="set share_torso to False"):
         build("mfac", mortal(), share_torso=True)
 
 

@@ -30,15 +30,14 @@ from helpers import (
 )
 
 from shoal import plugins
-from shoal.algorithms import on_policy
 from shoal.algorithms.coma import COMA
-from shoal.algorithms.on_policy import Batch
 from shoal.engine.loop import Loop
 from shoal.engine.play import _rivals
 from shoal.envs import make
 from shoal.errors import ShoalError
 from shoal.learning.exploration import floored
 from shoal.learning.memory import Rollout
+from shoal.learning.minibatches import Batch, Record, shuffled_rows
 from shoal.learning.normalise import ReturnNormaliser
 from shoal.learning.optim import adam, annealed, descend
 from shoal.learning.reduce import mean_weights, moments
@@ -372,7 +371,7 @@ def told():
     def whole(action):
         _, batch, _ = algorithm.prepare(seen.learner, seen.memory, jax.random.key(0), seen.clock)
         batch = batch._replace(
-            scene=batch.scene._replace(action=as_input(action, algorithm.spec)),
+            context=batch.context._replace(action=as_input(action, algorithm.spec)),
             record=batch.record._replace(raw=action),
             weight=mean_weights(batch.weight),
         )
@@ -446,7 +445,7 @@ def test_trap_29_adam_moves_stacked_weights_whose_gradient_is_zero():
 
 @pytest.mark.parametrize(("rows", "minibatches"), [(8, 1), (12, 4), (1, 1), (64, 8)])
 def test_each_epoch_is_a_permutation_of_all_rows(rows, minibatches):
-    order = on_policy._minibatches(jax.random.key(0), rows, 3, minibatches)
+    order = shuffled_rows(jax.random.key(0), rows, 3, minibatches)
     assert order.shape == (3 * minibatches, rows // minibatches)
     epochs = np.asarray(order).reshape(3, rows)
     assert (np.sort(epochs, -1) == np.arange(rows)).all()
@@ -550,7 +549,7 @@ def test_ppos_ratio_of_the_dead_is_nothing_however_large():
     algorithm = build("ppo", mortal(), **TINY)
     raw, one = jnp.zeros((1, 2, 1), int), jnp.ones((1, 2, 1))
     batch = Batch(*[None] * len(Batch._fields))._replace(
-        record=on_policy.Record(raw, jnp.array([[[-0.5], [-1e4]]])),
+        record=Record(raw, jnp.array([[[-0.5], [-1e4]]])),
         weight=one.at[0, 1].set(0.0),
         advantage=one,
     )
@@ -582,14 +581,14 @@ def test_trap_33_a_central_critic_tells_agents_with_rewards_of_their_own_apart(n
     algorithm = build(name, env, **(TINY | settings))
     _, metrics = run(Loop(env, {TEAM: algorithm}, games=4, window=10, steps=10_000), 120)
     assert metrics.learning[TEAM]["critic_loss"][-20:].mean() < 0.02
-    assert ID in algorithm.sees["critic"] and ID not in algorithm.sees["actor"]
+    assert ID in algorithm.inputs["critic"] and ID not in algorithm.inputs["actor"]
 
 
 @pytest.mark.parametrize("name", ["maa2c", "mappo", "coma"])
 @pytest.mark.parametrize("how", [{"reward": "mean"}, {"reward": "own", "sharing": "own"}], ids=str)
 def test_trap_33_a_critic_is_told_no_number_where_none_is_needed(name, how):
     """One value for the team, or parameters of one's own."""
-    assert ID not in build(name, mortal(), agent_id=False, **TINY, **how).sees["critic"]
+    assert ID not in build(name, mortal(), agent_id=False, **TINY, **how).inputs["critic"]
 
 
 # -- entropy ---------------------------------------------------------------------------------------

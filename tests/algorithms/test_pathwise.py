@@ -38,7 +38,7 @@ from shoal.engine.loop import Loop
 from shoal.envs import make
 from shoal.envs.native.probes import ContinuousIdentity, Endless, Quiz
 from shoal.errors import ShoalError
-from shoal.nets.distributions import Point, Relaxed, masked
+from shoal.nets.distributions import Deterministic, Relaxed, masked
 from shoal.nets.inputs import as_action, as_input
 from shoal.types import Box, Discrete, Spec
 
@@ -187,7 +187,7 @@ def test_trap_21_relaxed_draws_follow_the_policy_and_the_mode_does_not_vary():
 
 
 def lifelike(seen: Studied) -> Any:
-    """The scene in which the stored actions were taken."""
+    """The context in which the stored actions were taken."""
     return seen.algorithm.played(seen.batch, seen.batch.window.rivals)
 
 
@@ -195,19 +195,19 @@ def lifelike(seen: Studied) -> Any:
 def test_trap_21_each_agent_replaces_its_own_action_alone(name):
     """In agent i's eyes agent j does as it did; the dead do nothing."""
     seen = studied(name, make("test/mortal", n=3))
-    scene = lifelike(seen)
-    own = np.random.default_rng(0).normal(size=scene.action.shape).astype(np.float32)
-    told = np.asarray(seen.algorithm.with_own_actions(scene, own).action)
-    alive = np.asarray(scene.view.alive)[..., None]
+    context = lifelike(seen)
+    own = np.random.default_rng(0).normal(size=context.action.shape).astype(np.float32)
+    told = np.asarray(seen.algorithm.with_own_actions(context, own).action)
+    alive = np.asarray(context.view.alive)[..., None]
     if not seen.algorithm.central:
         np.testing.assert_allclose(told, own * alive)
         return
     assert told.shape == (6, 8, 3, 3, 3)
     for looks in range(3):
         for acts in range(3):
-            expected = own * alive if looks == acts else scene.action
+            expected = own * alive if looks == acts else context.action
             np.testing.assert_allclose(told[..., looks, acts, :], expected[..., acts, :])
-    np.testing.assert_array_equal(scene.action, np.eye(3)[seen.batch.window.action] * alive)
+    np.testing.assert_array_equal(context.action, np.eye(3)[seen.batch.window.action] * alive)
 
 
 @pytest.mark.parametrize("env", GAMES)
@@ -262,7 +262,7 @@ def test_trap_21_greedy_evaluation_does_not_depend_on_the_noise_of_the_day():
 def test_warmup_tries_anything():
     """Before learning begins actions are uniform over what is allowed, whatever the policy says."""
     algorithm = build("ddpg", REAL, **(TINY | OFF | {"warmup": 100}))
-    policy = Point(jnp.full((4000, 1, 2, 2), 9.0), jnp.array([[True, True], [True, False]]))
+    policy = Deterministic(jnp.full((4000, 1, 2, 2), 9.0), jnp.array([[True, True], [True, False]]))
     early, late = (
         np.asarray(algorithm.explore(policy, jax.random.key(0), policy.legal, clock(s)))
         for s in (99, 100)
@@ -279,10 +279,10 @@ def test_warmup_tries_anything():
 
 def ahead(seen: Studied, learner: Any = None, key: int = 0, algorithm: Any = None) -> np.ndarray:
     algorithm = algorithm or seen.algorithm
-    rivals = jnp.zeros((*seen.batch.scene.view.first.shape, 0))
+    rivals = jnp.zeros((*seen.batch.context.view.first.shape, 0))
     return np.asarray(
         call(
-            lambda one: algorithm.next_values(one, seen.batch.scene, rivals, jax.random.key(key)),
+            lambda one: algorithm.next_values(one, seen.batch.context, rivals, jax.random.key(key)),
             learner or seen.learner,
         )
     )
@@ -294,7 +294,7 @@ def chosen_ahead(
     """`[T+1,B,N,A]` the actions a deterministic member's target critics are asked about."""
     seen = studied(name, GAMES[env])
     algorithm = build(name, GAMES[env], **(TINY | OFF | settings))
-    algorithm.q = lambda critics, scene: [scene.action[..., None]]
+    algorithm.q = lambda critics, context: [context.action[..., None]]
     return ahead(seen, learner, key, algorithm)
 
 
@@ -413,7 +413,7 @@ def test_trap_23_the_penalty_sees_no_illegal_logit(illegal):
 
 def test_trap_23_the_penalty_of_real_actions_is_of_what_is_squashed():
     algorithm = studied("ddpg", REAL).algorithm
-    point = Point(
+    point = Deterministic(
         jnp.array([[[2.0, 100.0]], [[-1.0, 3.0]]]), jnp.array([[[True, False]], [[True, True]]])
     )
     np.testing.assert_allclose(algorithm.saturation(point), [[4.0], [5.0]])
@@ -491,16 +491,16 @@ def test_trap_16_the_discrete_expectation_is_over_the_legal_actions(name):
     """Σ π(a) (Q(a) − α log π(a)), by hand; a huge Q of an illegal action is nothing."""
     seen = studied(name)
     algorithm = build(name, mortal(), **(TINY | OFF))
-    scene = seen.batch.scene
-    legal = np.asarray(scene.view.legal)
+    context = seen.batch.context
+    legal = np.asarray(context.view.legal)
     table = np.random.default_rng(0).normal(size=legal.shape).astype(np.float32)
-    algorithm.q = lambda critics, scene: [
+    algorithm.q = lambda critics, context: [
         jnp.asarray(np.where(legal, table, 1e6)),
         jnp.asarray(table + 5),
     ]
     actor = altered(seen.learner, "actor", by=0.3)
     policy, _ = algorithm.policy(
-        actor.params["actor"], scene, algorithm.start(actor.params["actor"].torso, scene)
+        actor.params["actor"], context, algorithm.start(actor.params["actor"].torso, context)
     )
     probs = np.exp(np.asarray(policy.log_probs, np.float64))
     assert not probs[~legal].any()
@@ -519,14 +519,14 @@ def test_the_continuous_expectation_has_the_entropy_of_the_living(name):
     algorithm = build(name, REAL, **(TINY | OFF | {"reward": "mean", "alpha": 0.5}))
     rows = 1 if algorithm.team_critic else 2
     assert algorithm.team_critic == (name == "masac")
-    algorithm.q = lambda critics, scene: [jnp.zeros((7, 8, rows, 1))] * 2
-    dead = seen.batch.scene.view._replace(
-        alive=np.array(seen.batch.scene.view.alive) & [True, False]
+    algorithm.q = lambda critics, context: [jnp.zeros((7, 8, rows, 1))] * 2
+    dead = seen.batch.context.view._replace(
+        alive=np.array(seen.batch.context.view.alive) & [True, False]
     )
-    seen = seen._replace(batch=seen.batch._replace(scene=seen.batch.scene._replace(view=dead)))
+    seen = seen._replace(batch=seen.batch._replace(context=seen.batch.context._replace(view=dead)))
     actor = seen.learner.params["actor"]
     policy, _ = algorithm.policy(
-        actor, seen.batch.scene, algorithm.start(actor.torso, seen.batch.scene)
+        actor, seen.batch.context, algorithm.start(actor.torso, seen.batch.context)
     )
     density = np.asarray(policy.log_prob(policy.sample(jax.random.key(3))))
     expected = -0.5 * density * [1, 0]
@@ -553,11 +553,11 @@ def test_trap_31_every_step_of_a_target_earns_its_entropy(name, env, how):
     }
     algorithm = build(name, env, **(TINY | OFF | {"capacity": 10_000} | fixed | how))
     state, _ = run(Loop(env, {TEAM: algorithm}, games=4, window=6, steps=10_000), 300)
-    learner, scene = state.learners[TEAM], studied(name, env).batch.scene
+    learner, context = state.learners[TEAM], studied(name, env).batch.context
 
     def told() -> tuple[Array, Array]:
         actor = learner.params["actor"]
-        policy, _ = algorithm.policy(actor, scene, algorithm.start(actor.torso, scene))
+        policy, _ = algorithm.policy(actor, context, algorithm.start(actor.torso, context))
         draws = jax.vmap(policy.sample)(jax.random.split(jax.random.key(0), 1000))
         batch = studied(name, env).batch
         q = algorithm.q(learner.params["critic"], algorithm.played(batch, batch.window.rivals))[0]
@@ -588,9 +588,9 @@ def test_trap_31_soft_targets_by_hand(name, env, how, left, lam):
     """α·entropy at every instant a return passes, ends of episodes and deaths included."""
     seen = studied(name, GAMES[env], reward="mean", alpha=0.5, gamma=0.9, **how)
     algorithm, batch, key = seen.algorithm, seen.batch, jax.random.key(3)
-    policy, raw = algorithm.drawn(seen.learner, batch.scene, key)
+    policy, raw = algorithm.drawn(seen.learner, batch.context, key)
     entropy = policy.entropy() if env == "discrete" else -policy.log_prob(raw)
-    bonus = 0.5 * np.asarray(entropy) * batch.scene.view.alive
+    bonus = 0.5 * np.asarray(entropy) * batch.context.view.alive
     if algorithm.team_critic:
         bonus = bonus.sum(-1, keepdims=True)
     values, expected = ahead(seen, None, 3), np.zeros(bonus[:-1].shape)
@@ -617,7 +617,7 @@ def shapes(name: str, env: Any, team: str = TEAM, **settings: Any) -> tuple:
     def whole():
         answers = algorithm.q(seen.learner.params["critic"], algorithm.played(seen.batch, rivals))
         return answers[0], algorithm.next_values(
-            seen.learner, seen.batch.scene, later, jax.random.key(0)
+            seen.learner, seen.batch.context, later, jax.random.key(0)
         )
 
     answer, expected = jax.eval_shape(whole)
@@ -787,7 +787,7 @@ def test_trap_11_what_the_dead_see_and_do_influences_nobody(name):
     action = np.where(dead[:-1], (np.asarray(window.action) + 1) % 3, np.asarray(window.action))
     haunted = seen.batch._replace(
         window=window._replace(view=other, action=action),
-        scene=seen.batch.scene._replace(view=other),
+        context=seen.batch.context._replace(view=other),
     )
     key, params = jax.random.key(0), dict(seen.learner.params)
     actor = {part: net for part, net in params.items() if part != "critic"}

@@ -101,10 +101,10 @@ def regressed(seen: Studied, learner: Any = None, **settings: Any) -> tuple[np.n
 
 
 def utilities(seen: Studied, nets: dict) -> np.ndarray:
-    scene = seen.batch.scene
-    start = nets["agents"].torso.carry(scene.view.first.shape[1], 2)
+    context = seen.batch.context
+    start = nets["agents"].torso.carry(context.view.first.shape[1], 2)
     return np.asarray(
-        call(lambda net: seen.algorithm.utilities(net, scene, start)[0], nets["agents"])
+        call(lambda net: seen.algorithm.utilities(net, context, start)[0], nets["agents"])
     )
 
 
@@ -150,9 +150,9 @@ def test_trap_16_no_value_of_an_illegal_action_reaches_the_loss(name, double):
     learner = altered(seen.learner, "agents", "target", 0.1)
 
     def loss(tempting: float) -> Any:
-        def tempted(net, scene, carry):
-            q, carry = type(algorithm).utilities(algorithm, net, scene, carry)
-            return q + tempting * ~scene.view.legal, carry
+        def tempted(net, context, carry):
+            q, carry = type(algorithm).utilities(algorithm, net, context, carry)
+            return q + tempting * ~context.view.legal, carry
 
         algorithm.utilities = tempted
         return algorithm.losses(learner.params, learner, seen.batch)
@@ -232,7 +232,7 @@ def test_trap_17_26_the_protocol_says_how_rewards_pool_and_how_often_a_step_is_l
 
 def watch(algorithm: Any, learner: Any, view: Any, carry: Any) -> Any:
     return algorithm.utilities(
-        learner.params["agents"], algorithm.scene(view, carry), carry.hidden
+        learner.params["agents"], algorithm.context(view, carry), carry.hidden
     )[0][0]
 
 
@@ -257,7 +257,7 @@ def test_trap_13_18_a_drawn_window_gives_the_utilities_that_acted(torso, last_ac
 
 def test_trap_18_the_last_action_is_shown_but_at_the_first_instant():
     seen = studied("dqn", last_action=True, batch=64)
-    last, first = np.asarray(seen.batch.scene.last), np.asarray(seen.drawn.window.view.first)
+    last, first = np.asarray(seen.batch.context.last), np.asarray(seen.drawn.window.view.first)
     number, game = seen.drawn.slot + 1 + np.arange(7)[:, None], seen.drawn.game
     expected = np.eye(3)[seen.played.action[number - 1, game]] * ~first[..., None, None]
     np.testing.assert_array_equal(last, expected)
@@ -267,7 +267,7 @@ def test_trap_18_the_last_action_is_shown_but_at_the_first_instant():
         and not last[first].any()
         and (last[~first].sum(-1) == 1).all()
     )
-    assert studied("dqn").batch.scene.last.shape[-1] == 0
+    assert studied("dqn").batch.context.last.shape[-1] == 0
 
 
 # -- exploration -----------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ def test_trap_19_greedy_evaluation_knows_no_epsilon():
     learner = algorithm.init(np.random.default_rng(0))
     view = env.reset(jax.random.key(0), 16)[1][TEAM]
     carry = algorithm.carry(learner, 16)
-    q = algorithm.utilities(learner.params["agents"], algorithm.scene(view, carry), carry.hidden)[
+    q = algorithm.utilities(learner.params["agents"], algorithm.context(view, carry), carry.hidden)[
         0
     ][0]
 
@@ -438,13 +438,13 @@ def test_dueling_centres_advantages_over_the_legal_actions():
     assert net.out.weight.shape[-1] == 4
     q, legal = utilities(seen, seen.learner.params), np.asarray(seen.batch.window.view.legal)
 
-    def heads(net, scene):
+    def heads(net, context):
         features, _ = net.torso(
-            gather(seen.algorithm.sees["actor"], scene, seen.algorithm.spec), None, None
+            gather(seen.algorithm.inputs["actor"], context, seen.algorithm.spec), None, None
         )
         return net.out(features)
 
-    out = np.asarray(call(heads, net, seen.batch.scene))
+    out = np.asarray(call(heads, net, seen.batch.context))
     mean = (q * legal).sum(-1) / legal.sum(-1)
     np.testing.assert_allclose(mean, out[..., 3], atol=1e-5)
     np.testing.assert_allclose(q - q[..., :1], out[..., :3] - out[..., :1], atol=1e-5)
@@ -573,7 +573,8 @@ def test_trap_08_11_what_the_dead_see_enters_no_mix(name):
     obs = np.where(dead[..., None], 7.0, np.asarray(view.obs)).astype(np.float32)
     other = view._replace(obs=obs)
     batch = seen.batch._replace(
-        window=seen.batch.window._replace(view=other), scene=seen.batch.scene._replace(view=other)
+        window=seen.batch.window._replace(view=other),
+        context=seen.batch.context._replace(view=other),
     )
     losses = partial(seen.algorithm.losses, seen.learner.params, seen.learner)
     plain, haunted = call(lambda a, b: (losses(a), losses(b)), seen.batch, batch)

@@ -11,7 +11,7 @@ from helpers import TEAM, TINY, assert_close, build, mortal, on_devices, probe, 
 from shoal.algorithms.vdac import Mixed
 from shoal.engine.loop import Loop
 from shoal.envs import make
-from shoal.nets.inputs import Scene
+from shoal.nets.inputs import Context
 
 
 def test_the_sum_of_one_agent_is_a2c():
@@ -34,16 +34,16 @@ def team_value(mix: str):
     seen = probe("vdac").seen
     algorithm = build("vdac", mortal(), mix=mix, last_action=True, **TINY)
     critic = algorithm.init(np.random.default_rng(0)).params["critic"]
-    scene, _ = algorithm._scenes(seen.window)
+    context, _ = algorithm._contexts(seen.window)
 
     def call(values, alive):
         told = Mixed(lambda parts, carry, first: (values[..., None], carry), critic.mixer)  # type: ignore[arg-type]
-        there = Scene(scene.view._replace(alive=alive), scene.last)
+        there = Context(context.view._replace(alive=alive), context.last)
         value, _ = algorithm.critic(told, there, seen.memory.carry)
         assert value.shape == (*alive.shape[:2], 1, 1)
         return value[..., 0, 0]
 
-    return jax.jit(call), jax.jit(jax.grad(lambda *args: call(*args).sum())), scene.view.alive
+    return jax.jit(call), jax.jit(jax.grad(lambda *args: call(*args).sum())), context.view.alive
 
 
 @pytest.mark.parametrize("mix", ["sum", "mix"])

@@ -162,7 +162,7 @@ def test_the_replay_keeps_bytes_and_draws_what_was_seen():
     ring = seen.memory.ring.view
     assert ring.obs.dtype == np.uint8 and ring.state.dtype == np.float32
     assert ring.obs.nbytes == ring.obs.size == ring.alive.size * SIDE * SIDE * DEPTH
-    assert seen.batch.scene.view.obs.dtype == np.uint8 and set(
+    assert seen.batch.context.view.obs.dtype == np.uint8 and set(
         np.unique(seen.drawn.window.view.obs)
     ) == {0, 50, 255}
     assert loop("dqn").sizes()[TEAM] == sum(leaf.nbytes for leaf in jax.tree.leaves(seen.memory))

@@ -113,8 +113,8 @@ def _spy(
 ) -> tuple[Any, Any, dict]:
     """`learn`, with all it saw among its metrics."""
     assert memory.window is not None
-    scene, _ = algorithm._scenes(memory.window)
-    dist, *_ = algorithm.policy(learner.params["actor"], scene, memory.window.carry.hidden, clock)
+    context, _ = algorithm._contexts(memory.window)
+    dist, *_ = algorithm.policy(learner.params["actor"], context, memory.window.carry.hidden, clock)
     seen = Seen(learner, memory, clock, dist.log_prob(memory.window.record.raw))
     after, kept, metrics = type(algorithm).learn(algorithm, learner, memory, key, clock)
     return after, kept, {"learn": metrics, "seen": seen}

@@ -136,26 +136,30 @@ def divisor(number: int, most: int) -> int:
 def positive(config: object, *fields: str) -> None:
     """Refuse settings that are not greater than 0."""
     for field in fields:
-        if getattr(config, field) <= 0:
-            raise ShoalError(f"{field} must be greater than 0, not {getattr(config, field)}")
+        value = getattr(config, field)
+        if value <= 0:
+            raise ShoalError(f"{field} must be greater than 0, not {value!r}")
 
 
 def at_most(config: object, most: int, *fields: str) -> None:
     """Refuse settings above `most`."""
     for field in fields:
-        if getattr(config, field) > most:
-            raise ShoalError(f"{field} must be at most {most:,}, not {getattr(config, field)}")
+        value = getattr(config, field)
+        if value > most:
+            raise ShoalError(f"{field} must be at most {most:,}, not {value!r}")
 
 
 def not_negative(config: object, *fields: str) -> None:
     """Refuse settings below 0."""
     for field in fields:
-        if getattr(config, field) < 0:
-            raise ShoalError(f"{field} must not be negative, not {getattr(config, field)}")
+        value = getattr(config, field)
+        if value < 0:
+            raise ShoalError(f"{field} must not be negative, not {value!r}")
 
 
 def fraction(config: object, *fields: str) -> None:
     """Refuse settings that do not lie between 0 and 1."""
     for field in fields:
-        if not 0 <= getattr(config, field) <= 1:
-            raise ShoalError(f"{field} must lie between 0 and 1, not {getattr(config, field)}")
+        value = getattr(config, field)
+        if not 0 <= value <= 1:
+            raise ShoalError(f"{field} must lie between 0 and 1, not {value!r}")

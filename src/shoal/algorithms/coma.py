@@ -12,17 +12,19 @@ from jax import Array
 
 from ..learning.exploration import floored, linear
 from ..learning.memory import Rollout
+from ..learning.minibatches import Batch
 from ..learning.optim import follow
 from ..learning.reduce import moments
 from ..learning.trees import at
+from ..nets.actor_critic import Actor, Critic
 from ..nets.distributions import Categorical, pick
-from ..nets.inputs import ID, OBS, OTHERS_ACTION, STATE, Scene, as_input
+from ..nets.inputs import ID, OBS, OTHERS_ACTION, STATE, Context, as_input
 from ..nets.layers import Dense, Rng
 from ..nets.mlp import Parts
 from ..types import Clock, Discrete
 from .base import Metrics, fraction, not_negative, positive
 from .networked import Hidden
-from .on_policy import Actor, Batch, Critic, Learner, OnPolicy, OnPolicyConfig
+from .on_policy import Learner, OnPolicy, OnPolicyConfig
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class COMAConfig(OnPolicyConfig):
         fraction(self, "tau", "epsilon", "epsilon_end")
 
 
-class Duel(eqx.Module):
+class DuelingCritic(eqx.Module):
     """Q in two nets: a value, and each action's advantage over their mean (Wang et al. 2016).
 
     The value's error is the same for every action; kept out of the advantages it no longer drowns
@@ -87,7 +89,7 @@ class COMA(OnPolicy[COMAConfig]):
     minibatches = ("minibatches", "critic_minibatches")
     critic_sees = (STATE, OBS, OTHERS_ACTION, ID)
 
-    def init_critic(self, rng: Rng) -> Duel:
+    def init_critic(self, rng: Rng) -> DuelingCritic:
         """Feed-forward, as in the paper: the actor remembers, the critic sees the state."""
         outs = {"value": 1, "advantage": self.spec.action.size}
         critics = {
@@ -97,17 +99,17 @@ class COMA(OnPolicy[COMAConfig]):
             )
             for name, size in outs.items()
         }
-        return Duel(**critics)
+        return DuelingCritic(**critics)
 
-    def init_target(self, critic: Any) -> Duel:
+    def init_target(self, critic: Any) -> DuelingCritic:
         return jax.tree.map(jnp.copy, critic)
 
     def policy(
-        self, actor: Actor, scene: Scene, carry: Hidden, clock: Clock
+        self, actor: Actor, context: Context, carry: Hidden, clock: Clock
     ) -> tuple[Categorical, Array, Hidden]:
         """With its floor of exploration: the policy that acts is the one that learns."""
-        dist, features, carry = super().policy(actor, scene, carry, clock)
-        return floored(dist, scene.view.legal, self.epsilon(clock)), features, carry
+        dist, features, carry = super().policy(actor, context, carry, clock)
+        return floored(dist, context.view.legal, self.epsilon(clock)), features, carry
 
     def epsilon(self, clock: Clock) -> Array:
         c = self.config
@@ -120,14 +122,20 @@ class COMA(OnPolicy[COMAConfig]):
         return learner, memory, metrics | {"epsilon": self.epsilon(clock)}
 
     def regress(
-        self, learner: Learner, scene: Scene, end: Scene, memory: Rollout, key: Array, clock: Clock
+        self,
+        learner: Learner,
+        context: Context,
+        end: Context,
+        memory: Rollout,
+        key: Array,
+        clock: Clock,
     ) -> tuple[Array, Hidden]:
         """Target Q of the actions taken; at instant T, whose actions are still to come, of actions
         drawn now."""
         dist, _, _ = self.policy(
             learner.params["actor"], end, memory.window.carry_end.hidden, clock
         )
-        before, carry = self.critic(learner.target, scene, memory.carry)
+        before, carry = self.critic(learner.target, context, memory.carry)
         action = self.acted(as_input(dist.sample(key), self.spec), end.view)
         last, _ = self.critic(learner.target, end._replace(action=action), carry)
         values = jnp.concatenate([pick(before, memory.window.action), expectation(dist, last)])
@@ -143,14 +151,14 @@ class COMA(OnPolicy[COMAConfig]):
     def critic_alone(
         self, params: dict, learner: Learner, batch: Batch, clock: Clock
     ) -> tuple[Array, Metrics]:
-        q, _ = self.critic(params["critic"], batch.scene, at(batch.critic_carry, 0))
+        q, _ = self.critic(params["critic"], batch.context, at(batch.critic_carry, 0))
         return self.critic_loss(pick(q, batch.record.raw), learner, batch), {}
 
     def losses(
         self, params: dict, learner: Learner, batch: Batch, clock: Clock
     ) -> tuple[Array, Metrics]:
-        dist, _, _ = self.policy(params["actor"], batch.scene, at(batch.actor_carry, 0), clock)
-        q, _ = self.critic(params["critic"], batch.scene, at(batch.critic_carry, 0))
+        dist, _, _ = self.policy(params["actor"], batch.context, at(batch.actor_carry, 0), clock)
+        q, _ = self.critic(params["critic"], batch.context, at(batch.critic_carry, 0))
         taken = pick(q, batch.record.raw)
         critic = self.critic_loss(taken, learner, batch)
         advantage = jax.lax.stop_gradient(taken - expectation(dist, q))

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..learning.exploration import linear
-from ..nets.distributions import Point, uniform
-from ..nets.heads import PointHead
-from ..nets.inputs import Scene
+from ..nets.distributions import Deterministic, uniform
+from ..nets.heads import DeterministicHead
+from ..nets.inputs import Context
 from ..nets.layers import Rng
 from ..types import Box, Clock
 from .base import Metrics, fraction, not_negative, positive
@@ -66,8 +66,8 @@ class DDPG(Pathwise[DDPGConfig]):
     def twins(self) -> int:
         return 1 + self.config.twin
 
-    def head(self, rng: Rng) -> PointHead:
-        return PointHead(rng, self.owner, self.config.hidden, self.spec.action)
+    def head(self, rng: Rng) -> DeterministicHead:
+        return DeterministicHead(rng, self.owner, self.config.hidden, self.spec.action)
 
     def greedy(self, policy: Any) -> Array:
         return policy.mode()
@@ -98,17 +98,17 @@ class DDPG(Pathwise[DDPGConfig]):
         return learner, metrics | noise | {"epsilon": jnp.float32(self.config.epsilon)}, wrong
 
     def next_values(
-        self, learner: Learner, scene: Scene, rivals: Array | None, key: Array
+        self, learner: Learner, context: Context, rivals: Array | None, key: Array
     ) -> Array:
         """Of the target policies' best actions, smoothed if asked to."""
         actor = learner.target["actor"]
-        policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))
+        policy, _ = self.policy(actor, context, self.start(actor.torso, context))
         action = policy.mode()
-        if isinstance(policy, Point) and self.config.smoothing:
+        if isinstance(policy, Deterministic) and self.config.smoothing:
             sway = self.config.smoothing * jnp.clip(jax.random.normal(key, action.shape), -2.5, 2.5)
             action = jnp.clip(action + sway, -1.0, 1.0) * policy.legal
-        scene = scene._replace(action=self.acted(action, scene.view), rivals=rivals)
-        return jnp.stack(self.q(learner.target["critic"], scene)).min(0)[..., 0]
+        context = context._replace(action=self.acted(action, context.view), rivals=rivals)
+        return jnp.stack(self.q(learner.target["critic"], context)).min(0)[..., 0]
 
     def actor_step(
         self, learner: Learner, batch: Batch, key: Array, clock: Clock
@@ -128,12 +128,12 @@ class DDPG(Pathwise[DDPGConfig]):
         self, params: dict, learner: Learner, batch: Batch, key: Array
     ) -> tuple[Array, tuple[Metrics, Array]]:
         """−Q of one's own action, the others' as they were."""
-        scene = self.played(batch, batch.window.rivals)
+        context = self.played(batch, batch.window.rivals)
         actor = params["actor"]
         weight = batch.actor_weight
-        policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))
+        policy, _ = self.policy(actor, context, self.start(actor.torso, context))
         own = policy.relaxed(key, self.config.temperature)
-        q = self.q(learner.params["critic"][:1], self.with_own_actions(scene, own))[0][..., 0]
+        q = self.q(learner.params["critic"][:1], self.with_own_actions(context, own))[0][..., 0]
         loss = -(q * weight).sum()
         penalty = (self.saturation(policy) * weight).sum()
         return loss + self.config.penalty * penalty, (

@@ -11,13 +11,15 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..errors import ShoalError
+from ..learning.minibatches import Batch
 from ..learning.reduce import total
 from ..learning.trees import at, row, with_row
+from ..nets.actor_critic import Actor
 from ..nets.inputs import STATE
 from ..nets.layers import Rng
 from ..types import Clock
 from .base import Metrics
-from .on_policy import Actor, Batch, Learner
+from .on_policy import Learner
 from .ppo import PPO, PPOConfig
 
 
@@ -91,7 +93,7 @@ class HAPPO(PPO):
         )
         actors = with_row(actors, owner, alone.params["actor"])
         opt = with_row(learner.opt["actor"], owner, alone.opt["actor"])
-        dist, _, _ = self.policy(actors, batch.scene, at(batch.actor_carry, 0), clock)
+        dist, _, _ = self.policy(actors, batch.context, at(batch.actor_carry, 0), clock)
         factor = factor * jnp.exp(self.log_ratio(dist, batch).sum(-1, keepdims=True))
         learner = learner._replace(
             params=learner.params | {"actor": actors}, opt=learner.opt | {"actor": opt}
@@ -103,5 +105,5 @@ class HAPPO(PPO):
     ) -> tuple[Array, Metrics]:
         """The actor's loss, as a function of one owner's parameters."""
         actors = with_row(actors, owner, params["actor"])
-        loss, _, metrics = self.actor_losses(actors, batch, clock)
+        loss, _features, metrics = self.actor_losses(actors, batch, clock)
         return loss, metrics

@@ -9,13 +9,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..learning.memory import Rollout
-from ..nets.heads import duel
-from ..nets.inputs import ID, MEAN_ACTION, OBS, Scene
+from ..nets.actor_critic import Critic
+from ..nets.heads import dueling
+from ..nets.inputs import ID, MEAN_ACTION, OBS, Context
 from ..nets.layers import Dense, Rng
 from ..types import Clock
 from .coma import COMA, COMAConfig, expectation
 from .networked import Hidden
-from .on_policy import Critic, Learner
+from .on_policy import Learner
 
 
 @dataclass(frozen=True)
@@ -52,19 +53,25 @@ class MFAC(COMA):
         )
 
     def critic(
-        self, critic: Any, scene: Scene, carry: Hidden, features: Array | None = None
+        self, critic: Any, context: Context, carry: Hidden, features: Array | None = None
     ) -> tuple[Array, Hidden]:
-        out, carry = super().critic(critic, scene, carry, features)
-        return duel(out, scene.view.legal), carry
+        out, carry = super().critic(critic, context, carry, features)
+        return dueling(out, context.view.legal), carry
 
     def regress(
-        self, learner: Learner, scene: Scene, end: Scene, memory: Rollout, key: Array, clock: Clock
+        self,
+        learner: Learner,
+        context: Context,
+        end: Context,
+        memory: Rollout,
+        key: Array,
+        clock: Clock,
     ) -> tuple[Array, Hidden]:
         """What the policy expects of the target Q at every instant: the mean field value."""
         actor = learner.params["actor"]
-        now, _, hidden = self.policy(actor, scene, memory.window.carry.hidden, clock)
-        ahead, _, _ = self.policy(actor, end, hidden, clock)
-        before, carry = self.critic(learner.target, scene, memory.carry)
+        dist, _, hidden = self.policy(actor, context, memory.window.carry.hidden, clock)
+        last_dist, _, _ = self.policy(actor, end, hidden, clock)
+        before, carry = self.critic(learner.target, context, memory.carry)
         last, _ = self.critic(learner.target, end, carry)
-        values = jnp.concatenate([expectation(now, before), expectation(ahead, last)])
+        values = jnp.concatenate([expectation(dist, before), expectation(last_dist, last)])
         return (learner.scale.up(values) if self.config.normalise_value else values), carry

@@ -53,7 +53,7 @@ class MFQ(Value[MFQConfig]):
 
     def __init__(self, config: MFQConfig, spec: Spec):
         super().__init__(config, spec)
-        self.sees["actor"] += (MEAN_ACTION,)
+        self.inputs["actor"] += (MEAN_ACTION,)
 
     def temperature(self, clock: Clock) -> Array:
         c = self.config

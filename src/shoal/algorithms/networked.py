@@ -1,5 +1,5 @@
-"""An algorithm whose agents have nets: who owns the parameters, what each part sees, what is
-carried along."""
+"""An algorithm whose agents have nets: who owns the parameters, what each net reads, what agents
+remember."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from ..nets.inputs import (
     MEAN_ACTION,
     OBS,
     STATE,
+    Context,
     InputPart,
-    Scene,
     as_input,
     width,
 )
@@ -97,8 +97,8 @@ NetConfigT = TypeVar("NetConfigT", bound=NetConfig, default=NetConfig)
 
 
 class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
-    """An algorithm whose agents have nets: who owns them, what they see, what is carried from step
-    to step."""
+    """An algorithm whose agents have nets: who owns them, what they read (`inputs`), what agents
+    carry from step to step."""
 
     acts: ClassVar[str] = "actor"  # the part of the learner that decides
     sharing = ("shared", "own", "partition")
@@ -111,12 +111,12 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         self.owner = owners(config.sharing, spec)
         self.alike = len(set(self.owner)) < spec.n  # some agents have the same parameters
         self.told_apart = config.agent_id and self.alike
-        seen = (
+        parts = (
             OBS,
             *((LAST_ACTION,) if config.last_action else ()),
             *((ID,) if self.told_apart else ()),
         )
-        self.sees: dict[str, tuple[InputPart, ...]] = {"actor": seen}  # by part of the learner
+        self.inputs: dict[str, tuple[InputPart, ...]] = {"actor": parts}  # by part of the learner
 
     def _check_declared(self, config: NetConfig) -> None:
         """Refuse what the class does not declare that it can do."""
@@ -131,11 +131,11 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
 
     @property
     def sees_state(self) -> bool:
-        return any(STATE in sees for sees in self.sees.values())
+        return any(STATE in parts for parts in self.inputs.values())
 
     @property
     def sees_mates(self) -> bool:
-        return MEAN_ACTION in self.sees["actor"]
+        return MEAN_ACTION in self.inputs["actor"]
 
     @property
     def recurrent(self) -> bool:
@@ -144,7 +144,9 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
     @property
     def keeps_last(self) -> bool:
         """Whether any net sees previous actions."""
-        return any(see in (LAST_ACTION, MEAN_ACTION) for sees in self.sees.values() for see in sees)
+        return any(
+            part in (LAST_ACTION, MEAN_ACTION) for parts in self.inputs.values() for part in parts
+        )
 
     def acting(self, learner: LearnerT) -> LearnerT:
         """Only the net that acts."""
@@ -155,30 +157,32 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
     def torso(
         self, rng: Rng, part: str, kind: str = "", owner: tuple[int, ...] = (), more: int = 0
     ) -> Any:
-        """A torso for what `part` sees and `more` numbers behind it; the kind and owners the
-        config's, unless told."""
+        """A torso for the inputs of `part` and `more` numbers behind them; kind and owners are the
+        config's unless given."""
         c = self.config
-        sees = self.sees[part]
+        parts = self.inputs[part]
         owner = owner or self.owner
-        ins = width(sees, self.spec) + more
-        eye = None
-        if self.spec.pixels and OBS in sees:
-            eye = ConvEncoder(rng, owner, self.spec.pixels, convolutions(c.channels), c.activation)
-            ins += eye.size - self.spec.obs
+        ins = width(parts, self.spec) + more
+        encoder = None
+        if self.spec.pixels and OBS in parts:
+            encoder = ConvEncoder(
+                rng, owner, self.spec.pixels, convolutions(c.channels), c.activation
+            )
+            ins += encoder.size - self.spec.obs
         inner = torsos.find(kind or c.torso)(
             rng, owner, ins, c.hidden, c.layers, Style(c.activation, c.layer_norm)
         )
-        return Cnn(eye, inner, sees.index(OBS)) if eye else inner
+        return Cnn(encoder, inner, parts.index(OBS)) if encoder else inner
 
     def initial_carry(self, torso: Any, games: int) -> Carry:
         """What an agent with that torso remembers before its first view."""
         last = self.spec.action.size if self.keeps_last else 0
         return Carry(torso.carry(games, self.spec.n), jnp.zeros((games, self.spec.n, last)))
 
-    def scene(self, view: View, carry: Carry) -> Scene:
+    def context(self, view: View, carry: Carry) -> Context:
         """One instant, as nets see it while acting."""
         return jax.tree.map(
-            lambda x: x[None], Scene(self.seen(view), carry.last * ~view.first[:, None, None])
+            lambda x: x[None], Context(self.seen(view), carry.last * ~view.first[:, None, None])
         )
 
     def seen(self, view: View) -> View:

@@ -17,7 +17,7 @@ from ..learning.memory import Drawn, Replay, empty
 from ..learning.optim import adam, annealed, descend, follow
 from ..learning.reduce import AXIS, largest, mean_weights, total
 from ..learning.returns import advantages, learning_weight, left, n_step, pool, settle
-from ..nets.inputs import RIVALS_ACTION, Scene, as_input
+from ..nets.inputs import RIVALS_ACTION, Context, as_input
 from ..nets.layers import Rng
 from ..types import Clock, Fit, Share, Spec, TeamProtocol, Window
 from .base import Metrics, fraction, not_negative, positive
@@ -86,7 +86,7 @@ class Batch(NamedTuple):
     """Windows to learn from."""
 
     window: Window  # [T+1 or T,B,…]
-    scene: Scene  # instants 0…T, without the actions at them
+    context: Context  # instants 0…T, without the actions at them
     reward: Array  # [T,B,N] as this learner pools it
     discount: Array  # [T,B,N]
     # [T,B,N] of each agent's transitions, for values; adds up to 1 over all devices
@@ -175,7 +175,7 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
 
     @property
     def sees_rivals(self) -> bool:
-        return any(RIVALS_ACTION in sees for sees in self.sees.values())
+        return any(RIVALS_ACTION in parts for parts in self.inputs.values())
 
     def memory(self, learner: Learner, share: Share) -> Replay:
         state = self.sees_state and not self.spec.joined
@@ -242,7 +242,7 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
         last = self.previous_actions(window.view, window.action, as_input(drawn.before, self.spec))
         return Batch(
             window,
-            Scene(self.seen(window.view), last),
+            Context(self.seen(window.view), last),
             reward,
             discount,
             mean_weights(learning_weight(window, c.reward) * warm[..., None]),

@@ -1,5 +1,4 @@
-"""The policy family: on-policy actors, each with a critic that regresses to λ-returns of the window
-just played.
+"""The policy family: on-policy actors with critics that regress to λ-returns of the last window.
 
 A member says what its critic sees, what it regresses to, and how its actor descends.
 """
@@ -11,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,16 +18,17 @@ from typing_extensions import TypeVar
 
 from ..errors import ShoalError
 from ..learning.memory import Rollout
+from ..learning.minibatches import Batch, Record, fold_time, shuffled_rows
 from ..learning.normalise import ReturnNormaliser
 from ..learning.optim import adam, annealed, descend
 from ..learning.reduce import mean_weights, moments, total
 from ..learning.returns import advantages, learning_weight, left, pool, settle
 from ..learning.trees import at
 from ..nets import torsos
+from ..nets.actor_critic import Actor, Critic, IdentityTorso
 from ..nets.heads import policy_head
-from ..nets.inputs import ID, OBS, STATE, InputPart, Scene, as_input, gather
+from ..nets.inputs import ID, OBS, STATE, Context, InputPart, as_input, gather
 from ..nets.layers import Dense, Rng
-from ..nets.mlp import Parts
 from ..types import Clock, Decision, Fit, Share, Spec, TeamProtocol, View, Window
 from .base import Metrics, divisor, fraction, not_negative, positive
 from .networked import Carry, Hidden, NetConfig, Networked
@@ -67,65 +66,11 @@ class OnPolicyConfig(NetConfig):
         fraction(self, "lam")
 
 
-class Actor(eqx.Module):
-    torso: Any
-    head: Any
-
-    def __call__(
-        self, parts: Parts, carry: Hidden, first: Array, legal: Array
-    ) -> tuple[Any, Array, Hidden]:
-        features, carry = self.torso(parts, carry, first)
-        return self.head(features, legal), features, carry
-
-
-class Critic(eqx.Module):
-    torso: Any
-    out: Dense
-
-    def __call__(self, parts: Parts, carry: Hidden, first: Array) -> tuple[Array, Hidden]:
-        features, carry = self.torso(parts, carry, first)
-        return self.out(features), carry
-
-
-class IdentityTorso(eqx.Module):
-    """The torso of a critic that reads the actor's features: hands its one part on."""
-
-    def carry(self, games: int, rows: int) -> Array:
-        return jnp.zeros((games, rows, 0))
-
-    def __call__(self, parts: Parts, carry: Hidden, first: Array) -> tuple[Array, Hidden]:
-        return parts[0], carry
-
-
-class Record(NamedTuple):
-    """What is kept of a decision."""
-
-    raw: Array  # [B,N] or [B,N,A] the sample that the action was made of
-    log_prob: Array  # [B,N]
-
-
 class Learner(NamedTuple):
     params: dict[str, Any]  # actor, critic
     target: Any  # a critic that follows, where the member keeps one
     opt: dict[str, Any]
     scale: ReturnNormaliser
-
-
-class Batch(NamedTuple):
-    """Rows to learn from, `[T,B,…]`; when nothing is recurrent time is folded into B."""
-
-    scene: Scene
-    record: Record
-    # [T,B,N] the actor's; adds up to 1 over all devices once it comes to a gradient step
-    weight: Array
-    # [T,B,N] likewise the critic's: with a pooled reward, a team earns on when an agent is dead
-    critic_weight: Array
-    target: Array  # [T,B,N] for the critic
-    value: Array  # [T,B,N] the critic's output before any update, in its own unit then
-    advantage: Array  # [T,B,N]
-    # [1,B,…] every leaf of what their torsos carry into the first row
-    actor_carry: Hidden
-    critic_carry: Hidden
 
 
 OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig, default=OnPolicyConfig)
@@ -146,12 +91,14 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         # all agents see one state: where each has its own reward, the critic needs their ids
         needed = self.alike and own and central
         own_value = needed or (self.told_apart and (own or OBS in self.critic_sees))
-        self.sees["critic"] = tuple(see for see in self.critic_sees if see is not ID or own_value)
-        if config.share_torso and self.sees["critic"] != self.sees["actor"]:
+        self.inputs["critic"] = tuple(
+            part for part in self.critic_sees if part is not ID or own_value
+        )
+        if config.share_torso and self.inputs["critic"] != self.inputs["actor"]:
             raise ShoalError(
-                f"{self.name}'s critic sees other inputs than its actor: share_torso must be off"
+                f"{self.name}'s critic sees other inputs than its actor: set share_torso to False"
             )
-        one = self.sees["critic"] == (STATE,) and max(self.critic_owner) == 0
+        one = self.inputs["critic"] == (STATE,) and max(self.critic_owner) == 0
         self.critic_rows = 1 if one else spec.n
         self.tx = adam(config.max_grad_norm)
 
@@ -224,32 +171,35 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
     def act(
         self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool
     ) -> Decision:
-        scene = self.scene(view, carry)
+        context = self.context(view, carry)
         dist, raw, hidden = self.decide(
-            learner.params["actor"], scene, carry.hidden, clock, key, greedy
+            learner.params["actor"], context, carry.hidden, clock, key, greedy
         )
         log_prob = dist.log_prob(raw)[0]
         action = dist.action(raw)[0]
         return Decision(action, self.next_carry(hidden, action, carry), Record(raw[0], log_prob))
 
     def decide(
-        self, actor: Actor, scene: Scene, carry: Hidden, clock: Clock, key: Array, greedy: bool
+        self, actor: Actor, context: Context, carry: Hidden, clock: Clock, key: Array, greedy: bool
     ) -> tuple[Any, Array, Hidden]:
         """The policy, what it draws, and the carry after it.
 
         Agents that decide one after another override this: they hand what the earlier ones chose
-        to `policy` as `scene.action`, which holds the actions taken when the policy learns.
+        to `policy` as `context.action`, which holds the actions taken when the policy learns.
         """
-        dist, _, hidden = self.policy(actor, scene, carry, clock)
+        dist, _, hidden = self.policy(actor, context, carry, clock)
         return dist, dist.mode() if greedy else dist.sample(key), hidden
 
     def policy(
-        self, actor: Actor, scene: Scene, carry: Hidden, clock: Clock
+        self, actor: Actor, context: Context, carry: Hidden, clock: Clock
     ) -> tuple[Any, Array, Hidden]:
-        """The acting policy at every instant of a scene, its torso's features, and the carry after
-        the last instant."""
+        """The policy at every instant of a context, its torso's features, and the carry after the
+        last instant."""
         return actor(
-            gather(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal
+            gather(self.inputs["actor"], context, self.spec),
+            carry,
+            context.view.first,
+            context.view.legal,
         )
 
     # -- learning ----------------------------------------------------------------------------------
@@ -266,7 +216,7 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         key_regress, key_study, key_rows = jax.random.split(key, 3)
         learner, batch, carry = self.prepare(learner, memory, key_regress, clock)
         if not self.recurrent:
-            batch = _fold_time(batch)
+            batch = fold_time(batch)
         learner = self.critic_first(learner, batch, key_study, clock)
         learner, metrics = self.improve(learner, batch, key_rows, clock)
         return learner, Rollout(carry), metrics
@@ -296,7 +246,7 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
     ) -> tuple[Learner, Metrics]:
         """Gradient steps of some parts of the learner, over shuffled minibatches; metrics are their
         means."""
-        rows = _minibatches(key, batch.weight.shape[1], epochs, minibatches)
+        rows = shuffled_rows(key, batch.weight.shape[1], epochs, minibatches)
         learner, metrics = jax.lax.scan(
             partial(self._update, losses, parts, batch, clock), learner, rows
         )
@@ -310,8 +260,8 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         window = memory.window
         c = self.config
         reward, discount = pool(window.reward, window.discount, c.reward)
-        scene, end = self._scenes(window)
-        values, carry = self.regress(learner, scene, end, memory, key, clock)
+        context, end = self._contexts(window)
+        values, carry = self.regress(learner, context, end, memory, key, clock)
         if self.spec.leaves:
             reward, discount = settle(reward, discount, values, left(window.view, c.reward))
         adv = advantages(reward, discount, values, window.valid, c.gamma, c.lam)
@@ -329,26 +279,32 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         carries = at((window.carry.hidden, memory.carry), None)
         return (
             learner,
-            Batch(scene, window.record, weight, critic_weight, target, value, adv, *carries),
+            Batch(context, window.record, weight, critic_weight, target, value, adv, *carries),
             carry,
         )
 
-    def _scenes(self, window: Window) -> tuple[Scene, Scene]:
+    def _contexts(self, window: Window) -> tuple[Context, Context]:
         """Instants 0…T-1 with their actions, and instant T alone."""
         last = self.previous_actions(window.view, window.action, window.carry.last[None])
-        whole = Scene(self.seen(window.view), last)
-        scene, acting = at((whole, window.view), np.s_[:-1])
-        scene = scene._replace(action=self.acted(as_input(window.action, self.spec), acting))
-        return scene, at(whole, np.s_[-1:])
+        whole = Context(self.seen(window.view), last)
+        context, acting = at((whole, window.view), np.s_[:-1])
+        context = context._replace(action=self.acted(as_input(window.action, self.spec), acting))
+        return context, at(whole, np.s_[-1:])
 
     def regress(
-        self, learner: Learner, scene: Scene, end: Scene, memory: Rollout, key: Array, clock: Clock
+        self,
+        learner: Learner,
+        context: Context,
+        end: Context,
+        memory: Rollout,
+        key: Array,
+        clock: Clock,
     ) -> tuple[Array, Hidden]:
         """Values `[T+1,B,N]` that returns bootstrap from, and the critic's carry at instant T."""
         actor = learner.params["actor"]
         critic = learner.params["critic"]
-        _, features, hidden = self.policy(actor, scene, memory.window.carry.hidden, clock)
-        before, carry = self.critic(critic, scene, memory.carry, features)
+        _, features, hidden = self.policy(actor, context, memory.window.carry.hidden, clock)
+        before, carry = self.critic(critic, context, memory.carry, features)
         _, features, _ = self.policy(actor, end, hidden, clock)
         last, _ = self.critic(critic, end, carry, features)
         values = jnp.concatenate([before, last])[..., 0]
@@ -357,13 +313,13 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         return jnp.broadcast_to(values, memory.window.view.reward.shape), carry
 
     def critic(
-        self, critic: Any, scene: Scene, carry: Hidden, features: Array | None = None
+        self, critic: Any, context: Context, carry: Hidden, features: Array | None = None
     ) -> tuple[Array, Hidden]:
-        """The critic's outputs at every instant of a scene, `[T,B,N or 1,…]`; `features` are the
+        """The critic's outputs at every instant of a context, `[T,B,N or 1,…]`; `features` are the
         actor's."""
         if self.config.share_torso and features is not None:
-            return critic((features,), carry, scene.view.first)
-        return critic(gather(self.sees["critic"], scene, self.spec), carry, scene.view.first)
+            return critic((features,), carry, context.view.first)
+        return critic(gather(self.inputs["critic"], context, self.spec), carry, context.view.first)
 
     def _update(
         self,
@@ -410,7 +366,7 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         self, actor: Actor, batch: Batch, clock: Clock
     ) -> tuple[Array, Array, Metrics]:
         """The actor's loss less its entropy bonus, its torso's features, and metrics."""
-        dist, features, _ = self.policy(actor, batch.scene, at(batch.actor_carry, 0), clock)
+        dist, features, _ = self.policy(actor, batch.context, at(batch.actor_carry, 0), clock)
         loss, metrics = self.actor_loss(dist, batch)
         entropy = (dist.entropy() * batch.weight).sum()
         metrics |= {"actor_loss": loss, "entropy": entropy}
@@ -420,7 +376,7 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         self, critic: Any, learner: Learner, batch: Batch, features: Array | None = None
     ) -> tuple[Array, Metrics]:
         """The critic's loss, and metrics."""
-        values, _ = self.critic(critic, batch.scene, at(batch.critic_carry, 0), features)
+        values, _ = self.critic(critic, batch.context, at(batch.critic_carry, 0), features)
         loss = self.critic_loss(values[..., 0], learner, batch)
         return loss, {"critic_loss": loss}
 
@@ -441,28 +397,3 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
     def unit(self, learner: Learner, value: Array) -> Array:
         """A return in the unit the critic predicts."""
         return learner.scale.down(value) if self.config.normalise_value else value
-
-
-def _fold_time(batch: Batch) -> Batch:
-    """`[T,B,…]` -> `[1,T·B,…]`: where nothing is recurrent every step is a row of its own, and
-    carries are empty."""
-    count = batch.weight.shape[0] * batch.weight.shape[1]
-    carries = {"actor_carry": batch.actor_carry, "critic_carry": batch.critic_carry}
-    folded = jax.tree.map(
-        lambda x: x.reshape(1, count, *x.shape[2:]), batch._replace(**dict.fromkeys(carries))
-    )
-    empty = jax.tree.map(lambda x: jnp.zeros((1, count, *x.shape[2:]), x.dtype), carries)
-    return folded._replace(**empty)
-
-
-def _minibatches(key: Array, rows: int, epochs: int, minibatches: int) -> Array:
-    """Row numbers `[epochs·minibatches, rows/minibatches]`: each epoch is a shuffle of all rows.
-
-    One sort of plain integers per epoch, each a row number below random bits;
-    `jax.random.permutation` sorts pairs, several times. Rows that draw the same bits keep their
-    order, which matters only at a minibatch's edge.
-    """
-    low = jnp.uint32((1 << max(rows - 1, 1).bit_length()) - 1)
-    tickets = jax.random.bits(key, (epochs, rows)) & ~low | jnp.arange(rows, dtype=jnp.uint32)
-    order = jnp.sort(tickets, axis=-1) & low
-    return order.astype(jnp.int32).reshape(epochs * minibatches, rows // minibatches)

@@ -26,8 +26,8 @@ from ..nets.inputs import (
     OBS,
     RIVALS_ACTION,
     STATE,
+    Context,
     InputPart,
-    Scene,
     as_action,
     as_input,
     gather,
@@ -113,8 +113,8 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
             and (self.central or config.agent_id)
         )
         own = () if self.team_critic else (OBS, *((ID,) if told_apart else ()))  # whose value it is
-        self.sees["critic"] = ((STATE,) if self.central else ()) + own
-        self.sees["action"] = (*self.acted_sees, *((RIVALS_ACTION,) if config.rivals else ()))
+        self.inputs["critic"] = ((STATE,) if self.central else ()) + own
+        self.inputs["action"] = (*self.acted_sees, *((RIVALS_ACTION,) if config.rivals else ()))
 
     @property
     def acted_sees(self) -> tuple[InputPart, ...]:
@@ -145,7 +145,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         """A central critic sees the state and need not remember."""
         c = self.config
         owner = self.critic_owner
-        acted = width(self.sees["action"], self.spec)
+        acted = width(self.inputs["action"], self.spec)
         if self.recurrent and not self.central:
             memory = self.torso(rng, "critic", owner=owner)
             torso = Mlp(
@@ -167,15 +167,20 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
     def act(
         self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool
     ) -> Decision:
-        policy, hidden = self.policy(learner.params["actor"], self.scene(view, carry), carry.hidden)
+        policy, hidden = self.policy(
+            learner.params["actor"], self.context(view, carry), carry.hidden
+        )
         unit = (self.greedy(policy) if greedy else self.explore(policy, key, view.legal, clock))[0]
         action = as_action(unit, self.spec)
         return Decision(action, self.next_carry(hidden, action, carry), ())
 
-    def policy(self, actor: Actor, scene: Scene, carry: Hidden) -> tuple[Any, Hidden]:
-        """The policy at every instant of a scene, and the carry after them."""
+    def policy(self, actor: Actor, context: Context, carry: Hidden) -> tuple[Any, Hidden]:
+        """The policy at every instant of a context, and the carry after them."""
         return actor(
-            gather(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal
+            gather(self.inputs["actor"], context, self.spec),
+            carry,
+            context.view.first,
+            context.view.legal,
         )
 
     def greedy(self, policy: Any) -> Array:
@@ -214,7 +219,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         """Squared errors of every critic, each device's share."""
         target = jax.lax.stop_gradient(self.critic_targets(learner, batch, key))
         qs = [
-            self.chosen(q, batch)
+            self.q_taken(q, batch)
             for q in self.q(params["critic"], self.played(batch, batch.window.rivals))
         ]
         weight = batch.weight.sum(-1, keepdims=True) if self.team_critic else batch.weight
@@ -234,23 +239,23 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
             if self.sees_rivals
             else None
         )
-        values = self.next_values(learner, batch.scene, rivals, key)
+        values = self.next_values(learner, batch.context, rivals, key)
         if self.config.n_step == 1 and not self.config.lam:  # no step between
             return self.targets(batch, values)
-        bonus = self.bonus(learner, batch.scene, key)[:-1]
+        bonus = self.bonus(learner, batch.context, key)[:-1]
         return self.targets(batch._replace(reward=batch.reward + bonus), values) - bonus
 
     def next_values(
-        self, learner: Learner, scene: Scene, rivals: Array | None, key: Array
+        self, learner: Learner, context: Context, rivals: Array | None, key: Array
     ) -> Array:
         """`[T+1,B,N or 1]` what the target critics expect of every instant, each agent acting on
         its policy."""
         raise NotImplementedError
 
-    def bonus(self, learner: Learner, scene: Scene, key: Array) -> Array:
+    def bonus(self, learner: Learner, context: Context, key: Array) -> Array:
         """`[T+1,B,N or 1]` what acting earns at every instant beside the reward, counted in
         `next_values`: nothing."""
-        return jnp.zeros((*scene.view.first.shape, 1))
+        return jnp.zeros((*context.view.first.shape, 1))
 
     def actor_loss(
         self, params: dict, learner: Learner, batch: Batch, key: Array
@@ -258,33 +263,35 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         """What the actor descends."""
         raise NotImplementedError
 
-    def chosen(self, q: Array, batch: Batch) -> Array:
+    def q_taken(self, q: Array, batch: Batch) -> Array:
         """`[T,B,N or 1]` Q of the actions taken."""
         return q[..., 0]
 
-    def played(self, batch: Batch, rivals: Array) -> Scene:
+    def played(self, batch: Batch, rivals: Array) -> Context:
         """Instants 0…T-1 with what was done there; an agent that is not there does nothing."""
-        scene = at(batch.scene, np.s_[:-1])
-        return scene._replace(
-            action=self.acted(as_input(batch.window.action, self.spec), scene.view), rivals=rivals
+        context = at(batch.context, np.s_[:-1])
+        return context._replace(
+            action=self.acted(as_input(batch.window.action, self.spec), context.view), rivals=rivals
         )
 
-    def q(self, critics: tuple[Critic, ...], scene: Scene) -> list[Array]:
+    def q(self, critics: tuple[Critic, ...], context: Context) -> list[Array]:
         """`[T,B,N or 1,outs]` of each critic."""
-        seen, actions = (gather(self.sees[part], scene, self.spec) for part in ("critic", "action"))
-        return [critic(seen, actions, scene.view.first) for critic in critics]
+        seen, actions = (
+            gather(self.inputs[part], context, self.spec) for part in ("critic", "action")
+        )
+        return [critic(seen, actions, context.view.first) for critic in critics]
 
-    def with_own_actions(self, scene: Scene, own: Array) -> Scene:
-        """A scene in which each agent, in its own eyes, does `own [T,B,N,A]` while the others do as
-        they did."""
-        own = self.acted(own, scene.view)
+    def with_own_actions(self, context: Context, own: Array) -> Context:
+        """A context in which, for its own critic, each agent does `own [T,B,N,A]` and the others do
+        as they did."""
+        own = self.acted(own, context.view)
         if not self.central:
-            return scene._replace(action=own)
+            return context._replace(action=own)
         mine = jnp.eye(self.spec.n)[:, :, None]
-        return scene._replace(
-            action=scene.action[..., None, :, :] * (1 - mine) + own[..., None, :] * mine
+        return context._replace(
+            action=context.action[..., None, :, :] * (1 - mine) + own[..., None, :] * mine
         )
 
-    def start(self, torso: Any, scene: Scene) -> Hidden:
+    def start(self, torso: Any, context: Context) -> Hidden:
         """The carry at a drawn window's first instant."""
-        return torso.carry(scene.view.first.shape[1], self.spec.n)
+        return torso.carry(context.view.first.shape[1], self.spec.n)

@@ -9,8 +9,9 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
+from ..learning.minibatches import Batch
 from .base import Metrics
-from .on_policy import Batch, Learner, OnPolicy, OnPolicyConfig
+from .on_policy import Learner, OnPolicy, OnPolicyConfig
 
 
 @dataclass(frozen=True)

@@ -63,21 +63,21 @@ class QTRAN(Value[QTRANConfig]):
     def losses(
         self, params: dict, learner: Learner, batch: Batch
     ) -> tuple[Array, tuple[Metrics, Array]]:
-        online, follower, ahead = self.unrolled(params, learner, batch)
-        view = batch.scene.view
+        online, follower, greedy = self.unrolled(params, learner, batch)
+        view = batch.context.view
         action = batch.window.action
-        now = at(view, np.s_[:-1])
-        target = self.targets(batch, self.joint(learner.target, follower, ahead, view))
-        q = self.joint(params, online, action, now)
+        played = at(view, np.s_[:-1])
+        target = self.targets(batch, self.joint(learner.target, follower, greedy, view))
+        q = self.joint(params, online, action, played)
         loss, (metrics, wrong) = self.regression(q, target, batch)
-        top = best_action(online[:-1], now.legal)
+        top = best_action(online[:-1], played.legal)
         fixed = jax.lax.stop_gradient
-        value = params["value"](now.state)
+        value = params["value"](played.state)
         # sum of utilities + V - Q, at the agents' own best actions and at those taken (eq. 4)
         gaps = [
-            taken(online[:-1], a, now).sum(-1, keepdims=True)
+            taken(online[:-1], a, played).sum(-1, keepdims=True)
             + value
-            - fixed(self.joint(params, online, a, now))
+            - fixed(self.joint(params, online, a, played))
             for a in (top, action)
         ]
         weight = self.weight(batch) * batch.importance[:, None]

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..nets.distributions import Categorical, Gaussian, pick
-from ..nets.heads import CategoricalHead, SquashedHead, duel
-from ..nets.inputs import OTHERS_ACTION, InputPart, Scene
+from ..nets.heads import CategoricalHead, SquashedHead, dueling
+from ..nets.inputs import OTHERS_ACTION, Context, InputPart
 from ..nets.layers import Rng
 from ..types import Box, Clock, Discrete
 from .base import Metrics, not_negative, positive
@@ -97,56 +97,58 @@ class SAC(Pathwise[SACConfig]):
             return jax.nn.one_hot(raw, self.spec.action.size)
         return policy.action(raw) * policy.used
 
-    def q(self, critics: tuple[Critic, ...], scene: Scene) -> list[Array]:
-        outs = super().q(critics, scene)
-        return [duel(out, scene.view.legal) for out in outs] if self.discrete else outs
+    def q(self, critics: tuple[Critic, ...], context: Context) -> list[Array]:
+        outs = super().q(critics, context)
+        return [dueling(out, context.view.legal) for out in outs] if self.discrete else outs
 
     def next_values(
-        self, learner: Learner, scene: Scene, rivals: Array | None, key: Array
+        self, learner: Learner, context: Context, rivals: Array | None, key: Array
     ) -> Array:
         """min Q + α·entropy of the present policies."""
-        policy, raw = self.drawn(learner, scene, key)
-        bonus = self.bonus(learner, scene, key)
-        scene = scene._replace(action=self.acted(self.unit(policy, raw), scene.view), rivals=rivals)
-        q = jnp.stack(self.q(learner.target["critic"], scene)).min(0)
+        policy, raw = self.drawn(learner, context, key)
+        bonus = self.bonus(learner, context, key)
+        context = context._replace(
+            action=self.acted(self.unit(policy, raw), context.view), rivals=rivals
+        )
+        q = jnp.stack(self.q(learner.target["critic"], context)).min(0)
         return ((jnp.exp(policy.log_probs) * q).sum(-1) if self.discrete else q[..., 0]) + bonus
 
-    def bonus(self, learner: Learner, scene: Scene, key: Array) -> Array:
+    def bonus(self, learner: Learner, context: Context, key: Array) -> Array:
         """α·entropy of the living, where continuous −α log π of the draw; a critic of the team
         counts everybody's."""
-        policy, raw = self.drawn(learner, scene, key)
+        policy, raw = self.drawn(learner, context, key)
         entropy = policy.entropy() if self.discrete else -policy.log_prob(raw)
-        bonus = jnp.exp(learner.params["alpha"]) * entropy * scene.view.alive
+        bonus = jnp.exp(learner.params["alpha"]) * entropy * context.view.alive
         return bonus.sum(-1, keepdims=True) if self.team_critic else bonus
 
-    def drawn(self, learner: Learner, scene: Scene, key: Array) -> tuple[Any, Array]:
+    def drawn(self, learner: Learner, context: Context, key: Array) -> tuple[Any, Array]:
         """The present policy at every instant, and a draw from it."""
         actor = learner.params["actor"]
-        policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))
+        policy, _ = self.policy(actor, context, self.start(actor.torso, context))
         return policy, policy.sample(key)
 
-    def chosen(self, q: Array, batch: Batch) -> Array:
-        return pick(q, batch.window.action) if self.discrete else super().chosen(q, batch)
+    def q_taken(self, q: Array, batch: Batch) -> Array:
+        return pick(q, batch.window.action) if self.discrete else super().q_taken(q, batch)
 
     def actor_loss(
         self, params: dict, learner: Learner, batch: Batch, key: Array
     ) -> tuple[Array, tuple[Metrics, Array]]:
         """α·log π − min Q, and of the temperature log α·(entropy − the one aimed at)."""
-        scene = self.played(batch, batch.window.rivals)
+        context = self.played(batch, batch.window.rivals)
         actor = params["actor"]
         weight = batch.actor_weight
-        policy, _ = self.policy(actor, scene, self.start(actor.torso, scene))
+        policy, _ = self.policy(actor, context, self.start(actor.torso, context))
         alpha = jnp.exp(jax.lax.stop_gradient(params["alpha"]))
         critics = learner.params["critic"]
         if self.discrete:
-            q = jnp.stack(self.q(critics, scene)).min(0)
+            q = jnp.stack(self.q(critics, context)).min(0)
             loss = (jnp.exp(policy.log_probs) * (alpha * policy.log_probs - q)).sum(-1)
             entropy = policy.entropy()
-            aim = self.config.entropy * jnp.log(scene.view.legal.sum(-1).clip(1))
+            aim = self.config.entropy * jnp.log(context.view.legal.sum(-1).clip(1))
         else:
             raw = policy.sample(key)
             q = jnp.stack(
-                self.q(critics, self.with_own_actions(scene, self.unit(policy, raw)))
+                self.q(critics, self.with_own_actions(context, self.unit(policy, raw)))
             ).min(0)[..., 0]
             log_prob = policy.log_prob(raw)
             loss = alpha * log_prob - q

@@ -20,8 +20,8 @@ from typing_extensions import TypeVar
 from ..learning.exploration import SCHEDULES, epsilon_greedy
 from ..learning.trees import at
 from ..nets.distributions import pick
-from ..nets.heads import best_action, duel
-from ..nets.inputs import InputPart, Scene, as_input, gather
+from ..nets.heads import best_action, dueling
+from ..nets.inputs import Context, InputPart, as_input, gather
 from ..nets.layers import Dense, Rng
 from ..nets.mlp import Parts
 from ..types import Clock, Decision, Discrete, Spec, View
@@ -72,7 +72,7 @@ class Utility(eqx.Module):
     ) -> tuple[Array, Hidden]:
         features, carry = self.torso(parts, carry, first)
         out = self.out(features)
-        return (duel(out, legal) if out.shape[-1] > legal.shape[-1] else out), carry
+        return (dueling(out, legal) if out.shape[-1] > legal.shape[-1] else out), carry
 
 
 ValueConfigT = TypeVar("ValueConfigT", bound=ValueConfig, default=ValueConfig)
@@ -90,7 +90,7 @@ class Value(OffPolicy[ValueConfigT]):
 
     def __init__(self, config: ValueConfigT, spec: Spec):
         super().__init__(config, spec)
-        self.sees["mixer"] = self.mixer_sees
+        self.inputs["mixer"] = self.mixer_sees
 
     # -- nets --------------------------------------------------------------------------------------
 
@@ -115,7 +115,9 @@ class Value(OffPolicy[ValueConfigT]):
     def act(
         self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool
     ) -> Decision:
-        q, hidden = self.utilities(learner.params["agents"], self.scene(view, carry), carry.hidden)
+        q, hidden = self.utilities(
+            learner.params["agents"], self.context(view, carry), carry.hidden
+        )
         action = (
             best_action(q[0], view.legal) if greedy else self.explore(key, q[0], view.legal, clock)
         )
@@ -129,10 +131,13 @@ class Value(OffPolicy[ValueConfigT]):
         c = self.config
         return SCHEDULES[c.epsilon_decay](c.epsilon, c.epsilon_end, c.epsilon_steps, clock.steps)
 
-    def utilities(self, net: Utility, scene: Scene, carry: Hidden) -> tuple[Array, Hidden]:
-        """`[T,B,N,A]` at every instant of a scene, and the carry after them."""
+    def utilities(self, net: Utility, context: Context, carry: Hidden) -> tuple[Array, Hidden]:
+        """`[T,B,N,A]` at every instant of a context, and the carry after them."""
         return net(
-            gather(self.sees["actor"], scene, self.spec), carry, scene.view.first, scene.view.legal
+            gather(self.inputs["actor"], context, self.spec),
+            carry,
+            context.view.first,
+            context.view.legal,
         )
 
     # -- learning ----------------------------------------------------------------------------------
@@ -154,18 +159,18 @@ class Value(OffPolicy[ValueConfigT]):
         self, params: dict, learner: Learner, batch: Batch
     ) -> tuple[Array, tuple[Metrics, Array]]:
         """Squared errors of the mix of utilities, each device's share."""
-        online, follower, ahead = self.unrolled(params, learner, batch)
-        view = batch.scene.view
+        online, follower, greedy = self.unrolled(params, learner, batch)
+        view = batch.context.view
         q = self.joint(params, online[:-1], batch.window.action, at(view, np.s_[:-1]))
-        values = self.joint(learner.target, follower, ahead, view)
+        values = self.joint(learner.target, follower, greedy, view)
         return self.regression(q, self.targets(batch, values), batch)
 
     def unrolled(self, params: dict, learner: Learner, batch: Batch) -> tuple[Array, Array, Array]:
         """Utilities of every instant, online `[T+1,B,N,A]` and target, and the action the target
         takes there."""
         start = params["agents"].torso.carry(batch.importance.shape[0], self.spec.n)
-        online, _ = self.utilities(params["agents"], batch.scene, start)
-        follower, _ = self.utilities(learner.target["agents"], batch.scene, start)
+        online, _ = self.utilities(params["agents"], batch.context, start)
+        follower, _ = self.utilities(learner.target["agents"], batch.context, start)
         return (
             online,
             follower,

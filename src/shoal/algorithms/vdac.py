@@ -8,13 +8,14 @@ from typing import Any, Literal
 import equinox as eqx
 from jax import Array
 
-from ..nets.inputs import STATE, Scene
+from ..nets.actor_critic import Critic
+from ..nets.inputs import STATE, Context
 from ..nets.layers import Rng
 from ..nets.mixers import Monotone
 from ..types import Spec
 from .base import positive
 from .networked import Hidden
-from .on_policy import Critic, OnPolicy, OnPolicyConfig
+from .on_policy import OnPolicy, OnPolicyConfig
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class VDAC(OnPolicy[VDACConfig]):
     def __init__(self, config: VDACConfig, spec: Spec):
         super().__init__(config, spec)
         if config.mix == "mix":
-            self.sees["mixer"] = (STATE,)
+            self.inputs["mixer"] = (STATE,)
 
     def init_critic(self, rng: Rng) -> Mixed:
         c = self.config
@@ -73,8 +74,10 @@ class VDAC(OnPolicy[VDACConfig]):
         )
 
     def critic(
-        self, critic: Mixed, scene: Scene, carry: Hidden, features: Array | None = None
+        self, critic: Mixed, context: Context, carry: Hidden, features: Array | None = None
     ) -> tuple[Array, Hidden]:
         """The team's value `[T,B,1,1]`; an agent that is not there adds nothing."""
-        values, carry = super().critic(critic.local, scene, carry, features)
-        return critic.team(values[..., 0] * scene.view.alive, scene.view.state)[..., None], carry
+        values, carry = super().critic(critic.local, context, carry, features)
+        return critic.team(values[..., 0] * context.view.alive, context.view.state)[
+            ..., None
+        ], carry

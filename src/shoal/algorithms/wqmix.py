@@ -48,7 +48,7 @@ class Weighted(QMIX):
         """Utilities behind Q*, of agents of its own."""
         net = params["central_agents"]
         return self.utilities(
-            net, batch.scene, net.torso.carry(batch.importance.shape[0], self.spec.n)
+            net, batch.context, net.torso.carry(batch.importance.shape[0], self.spec.n)
         )[0]
 
     def star(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
@@ -58,18 +58,18 @@ class Weighted(QMIX):
     def losses(
         self, params: dict, learner: Learner, batch: Batch
     ) -> tuple[Array, tuple[Metrics, Array]]:
-        online, _, ahead = self.unrolled(params, learner, batch)
-        view = batch.scene.view
+        online, _, greedy = self.unrolled(params, learner, batch)
+        view = batch.context.view
         action = batch.window.action
-        now = at(view, np.s_[:-1])
+        played = at(view, np.s_[:-1])
         inner = self.central(params, batch)[:-1]
         target = self.targets(
-            batch, self.star(learner.target, self.central(learner.target, batch), ahead, view)
+            batch, self.star(learner.target, self.central(learner.target, batch), greedy, view)
         )
-        star = self.star(params, inner, action, now)
-        q = self.joint(params, online[:-1], action, now)
-        top = jnp.where(now.alive, best_action(online[:-1], now.legal), action)
-        lighter = self.lighter(q, target, action, top, self.star(params, inner, top, now))
+        star = self.star(params, inner, action, played)
+        q = self.joint(params, online[:-1], action, played)
+        top = jnp.where(played.alive, best_action(online[:-1], played.legal), action)
+        lighter = self.lighter(q, target, action, top, self.star(params, inner, top, played))
         loss, (metrics, wrong) = self.regression(
             q, target, batch, jnp.where(lighter, self.config.alpha, 1.0)
         )

@@ -86,12 +86,12 @@ class Replay(NamedTuple):
         return jnp.maximum(self.size - length + 1, 0)
 
     def draw(
-        self, key: Array, count: int, steps: int, ahead: bool, beta: float | Array = 1.0
+        self, key: Array, count: int, steps: int, rivals_after: bool, beta: float | Array = 1.0
     ) -> Drawn:
-        """`count` windows of `steps` transitions; with `ahead`, the rivals' actions at their last
-        instants too."""
+        """`count` windows of `steps` transitions; `rivals_after` adds the rivals' actions at their
+        last instants."""
         slots, games = self.ring.action.shape[:2]
-        length = steps + 1 + ahead
+        length = steps + 1 + rivals_after
         if self.priority.size:
             slot, game, importance = self._by_priority(key, count, length, beta)
             largest = importance.max()

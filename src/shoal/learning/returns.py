@@ -34,8 +34,8 @@ def advantages(
 
 def _accumulate(later: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
     delta, decay = step
-    now = delta + decay * later
-    return now, now
+    advantage = delta + decay * later
+    return advantage, advantage
 
 
 def n_step(

@@ -85,7 +85,7 @@ class ConvEncoder(eqx.Module):
         alike = not self.convs or len(self.convs[0].dense.weight) == 1
         # of one set of weights every agent's image is a row
         agents = 1 if alike else image.shape[-2]
-        image = image.astype(jnp.uint8)  # who plays from outside may bring bytes as floats
+        image = image.astype(jnp.uint8)  # `Player` may be given bytes as floats
         x = jnp.moveaxis(image.reshape(-1, agents, *self.pixels), 1, 3)
         for conv in self.convs:
             x = ACTIVATIONS[self.activation](conv(x))
@@ -93,10 +93,10 @@ class ConvEncoder(eqx.Module):
 
 
 class Cnn(eqx.Module):
-    """An eye for the part that is an image, then another torso over its features and the other
-    parts."""
+    """Convolutions over the input part that is an image, then another torso over their features
+    and the other parts."""
 
-    eye: ConvEncoder
+    eye: ConvEncoder  # the name is part of saved policies
     inner: Any  # Mlp or Gru
     at: int = eqx.field(static=True)  # which part
 
@@ -111,7 +111,7 @@ class Cnn(eqx.Module):
 
 
 def scaled(x: Array) -> Array:
-    """Bytes as numbers between 0 and 1; what is no bytes stays."""
+    """Bytes as numbers between 0 and 1; anything else unchanged."""
     return x.astype(jnp.float32) / 255 if x.dtype == jnp.uint8 else x
 
 

@@ -105,7 +105,7 @@ def _log_tanh_slope(raw: Array) -> Array:
     return 2 * (jnp.log(2.0) - raw - jax.nn.softplus(-2 * raw))
 
 
-class Point(NamedTuple):
+class Deterministic(NamedTuple):
     """A deterministic policy of real vectors, in units of the bounds."""
 
     raw: Array  # […,N,A] before it is squashed into [-1,1]

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..types import Box, Discrete, Space, Spec
-from .distributions import Categorical, Gaussian, Point, Relaxed, masked
+from .distributions import Categorical, Deterministic, Gaussian, Relaxed, masked
 from .layers import Dense, Rng
 
 
@@ -52,7 +52,7 @@ class GaussianHead(eqx.Module):
         )
 
 
-class PointHead(eqx.Module):
+class DeterministicHead(eqx.Module):
     out: Dense
     space: Space = eqx.field(static=True)
 
@@ -60,10 +60,10 @@ class PointHead(eqx.Module):
         self.out = Dense(rng, owner, hidden, space.size, gain=0.01)
         self.space = space
 
-    def __call__(self, features: Array, legal: Array) -> Point | Relaxed:
+    def __call__(self, features: Array, legal: Array) -> Deterministic | Relaxed:
         out = self.out(features)
         if isinstance(self.space, Box):
-            return Point(out, free(legal, self.space))
+            return Deterministic(out, free(legal, self.space))
         return Relaxed(out, legal, masked(out, legal).log_probs)
 
 
@@ -99,7 +99,7 @@ def best_action(values: Array, legal: Array) -> Array:
     return jnp.argmax(jnp.where(legal, values, -jnp.inf), -1)
 
 
-def duel(out: Array, legal: Array) -> Array:
+def dueling(out: Array, legal: Array) -> Array:
     """Values of actions `[…,A]` from their advantages and one more number, the value they all
     share.
 

@@ -1,4 +1,4 @@
-"""What a net is shown: each name maps instants of the stream to an input part `[T,B,N or 1,F]`."""
+"""Inputs of nets: each `InputPart` maps instants of the stream to an array `[T,B,N or 1,F]`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jax import Array
 from ..types import Box, Discrete, Spec, View
 
 
-class Scene(NamedTuple):
+class Context(NamedTuple):
     """Some instants of one team's stream, with what was done at and before them."""
 
     view: View  # every field [T,B,…]
@@ -24,8 +24,10 @@ class Scene(NamedTuple):
 
 
 class InputPart(NamedTuple):
+    """One input of a net: how wide it is, and how it is read from a `Context`."""
+
     size: Callable[[Spec], int]
-    read: Callable[[Scene, Spec], Array]
+    read: Callable[[Context, Spec], Array]
 
 
 def as_input(action: Array, spec: Spec) -> Array:
@@ -53,19 +55,19 @@ def bounds(space: Box) -> tuple[Array, Array]:
     return high + low, high - low
 
 
-def _joint(scene: Scene, spec: Spec) -> Array:
+def _joint(context: Context, spec: Spec) -> Array:
     """All agents' actions side by side; where they differ by who looks (`[T,B,N,N,A]`), a row for
     each."""
-    rows = scene.action if scene.action.ndim == 5 else scene.action[..., None, :, :]
+    rows = context.action if context.action.ndim == 5 else context.action[..., None, :, :]
     return rows.reshape(*rows.shape[:-2], -1)
 
 
-def _others(scene: Scene, spec: Spec) -> Array:
-    others = scene.action[..., None, :, :] * (1 - jnp.eye(spec.n))[:, :, None]
+def _others(context: Context, spec: Spec) -> Array:
+    others = context.action[..., None, :, :] * (1 - jnp.eye(spec.n))[:, :, None]
     return others.reshape(*others.shape[:-2], -1)
 
 
-def _mean_action(scene: Scene, spec: Spec) -> Array:
+def _mean_action(context: Context, spec: Spec) -> Array:
     """Mean of what the other members of the team who live now did before this instant; zeros where
     there is none.
 
@@ -73,28 +75,30 @@ def _mean_action(scene: Scene, spec: Spec) -> Array:
     instant on; who lived then is not. An agent that died of the step before counts no longer. Sums
     less one's own: the cost grows with the agents, not with their pairs.
     """
-    here = scene.view.alive[..., None]
-    done = jnp.where(here, scene.last, 0.0)
+    here = context.view.alive[..., None]
+    done = jnp.where(here, context.last, 0.0)
     others = here.sum(-2, keepdims=True) - here
     return (done.sum(-2, keepdims=True) - done) / jnp.maximum(others, 1)
 
 
-OBS = InputPart(lambda spec: spec.obs, lambda scene, spec: scene.view.obs)
-STATE = InputPart(lambda spec: spec.state, lambda scene, spec: scene.view.state[..., None, :])
-ID = InputPart(lambda spec: spec.n, lambda scene, spec: jnp.eye(spec.n)[None, None])
-LAST_ACTION = InputPart(lambda spec: spec.action.size, lambda scene, spec: scene.last)
+OBS = InputPart(lambda spec: spec.obs, lambda context, spec: context.view.obs)
+STATE = InputPart(lambda spec: spec.state, lambda context, spec: context.view.state[..., None, :])
+ID = InputPart(lambda spec: spec.n, lambda context, spec: jnp.eye(spec.n)[None, None])
+LAST_ACTION = InputPart(lambda spec: spec.action.size, lambda context, spec: context.last)
 MEAN_ACTION = InputPart(lambda spec: spec.action.size, _mean_action)
-ACTION = InputPart(lambda spec: spec.action.size, lambda scene, spec: scene.action)
+ACTION = InputPart(lambda spec: spec.action.size, lambda context, spec: context.action)
 OTHERS_ACTION = InputPart(lambda spec: spec.n * spec.action.size, _others)
 JOINT_ACTION = InputPart(lambda spec: spec.n * spec.action.size, _joint)
-RIVALS_ACTION = InputPart(lambda spec: spec.rivals, lambda scene, spec: scene.rivals[..., None, :])
+RIVALS_ACTION = InputPart(
+    lambda spec: spec.rivals, lambda context, spec: context.rivals[..., None, :]
+)
 
 
-def width(sees: tuple[InputPart, ...], spec: Spec) -> int:
+def width(parts: tuple[InputPart, ...], spec: Spec) -> int:
     """Width of all parts together."""
-    return sum(see.size(spec) for see in sees)
+    return sum(part.size(spec) for part in parts)
 
 
-def gather(sees: tuple[InputPart, ...], scene: Scene, spec: Spec) -> tuple[Array, ...]:
-    """The parts themselves."""
-    return tuple(see.read(scene, spec) for see in sees)
+def gather(parts: tuple[InputPart, ...], context: Context, spec: Spec) -> tuple[Array, ...]:
+    """The arrays of all parts."""
+    return tuple(part.read(context, spec) for part in parts)

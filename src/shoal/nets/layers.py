@@ -20,7 +20,7 @@ MOST = 2**28  # weights of one layer: 1 GB, and three times as much for its grad
 
 
 class Blank(Rng):
-    """Nets made with it are not drawn, but all zeros."""
+    """Stand-in generator: weights are all zero."""
 
     def __init__(self) -> None:
         super().__init__(np.random.PCG64(0))
