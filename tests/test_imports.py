@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -94,11 +95,25 @@ def test_what_is_ours_is_imported_at_the_top(room: str) -> None:
 
 def test_every_room_says_what_lives_there() -> None:
     rooms = {
-        path.parent.name: ast.parse(path.read_text())
-        for path in MODULES
-        if path.name == "__init__.py"
+        path.parent: ast.parse(path.read_text()) for path in MODULES if path.name == "__init__.py"
     }
     assert [room for room, tree in rooms.items() if not ast.get_docstring(tree)] == []
+
+
+def test_tests_are_found_by_the_names_of_what_they_test() -> None:
+    """By a module's name or a room's, or listed in `tests/README.md`, which lists no others."""
+    tests = Path(__file__).parent
+    listed = set(re.findall(r"^\| `(.*?\.py)` \|", (tests / "README.md").read_text(), re.M))
+    files = {str(path.relative_to(tests)): path for path in tests.rglob("test_*.py")}
+    elsewhere = {name for name, path in files.items() if not _tested(path.relative_to(tests))}
+    assert elsewhere == listed
+
+
+def _tested(test: Path) -> bool:
+    """Whether there is a module or a room that a test file is called by."""
+    name = test.stem.removeprefix("test_")
+    place = SOURCE / test.parent
+    return (place / f"{name}.py").is_file() or (place / name).is_dir() or place.name == name
 
 
 def test_worker_processes_need_no_jax() -> None:
