@@ -43,8 +43,30 @@ def _bears(flags: str | tuple[str, ...]) -> bool:
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_known(QUICK)}".strip()
 
 import jax  # noqa: E402
+import pytest  # noqa: E402
 
 jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_compilation_cache_dir", str(CACHE / "xla"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+from shoal import algorithms  # noqa: E402
+
+# What every algorithm is tested for, `make test` tests of these; `make check` of all.
+QUICK = {"mappo", "coma", "qmix", "maddpg", "masac"}
+OTHERS = algorithms.ALGORITHMS.keys() - {*algorithms.UNTRAINED, *QUICK}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of other algorithms slow."""
+    for item in items:
+        values = getattr(item, "callspec", None) and item.callspec.params.values()  # type: ignore[attr-defined]
+        words = {word for value in values or () for word in _words(value)}
+        if words & OTHERS and not words & QUICK:
+            item.add_marker(pytest.mark.slow)
+
+
+def _words(value: object) -> tuple[str, ...]:
+    """The words of a parameter, which may be one or several."""
+    parts = value if isinstance(value, tuple) else (value,)
+    return tuple(part for part in parts if isinstance(part, str))

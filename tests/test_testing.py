@@ -19,12 +19,8 @@ from shoal.testing import (
     it_shares_and_remembers_as_it_declares,
 )
 
-QUICK = ("mappo", "qmix", "maddpg")  # one of each family
 
-
-@pytest.mark.parametrize(
-    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in LEARNERS]
-)
+@pytest.mark.parametrize("name", LEARNERS)
 @pytest.mark.parametrize("check", ALGORITHM_CHECKS)
 def test_an_algorithm_does_what_it_declares(name: str, check: Callable) -> None:
     check(algorithms.find(name))
