@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -39,6 +39,7 @@ SIZES: dict[str, Any] = {
 class Projected(eqx.Module):
     """An LSTM whose output is narrower than its cell (Sak et al. 2014): it carries both."""
 
+    recurrent: ClassVar[bool] = True
     inner: Mlp
     gates: Dense
     out: Dense
