@@ -458,7 +458,7 @@ class Forward(Mlp):
 
 def test_a_users_feed_forward_torso_splits_steps_as_mlp_does():
     share = Share(games=4, window=10)
-    for torso in ("mlp", plugins.hold(Forward)):
+    for torso in ("mlp", plugins.register(Forward)):
         algorithm = build("ppo", mortal(), torso=torso, minibatches=8, **TINY)
         algorithm.check(share)
         assert not algorithm.suited(algorithm.config, share)
