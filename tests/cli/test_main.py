@@ -113,6 +113,7 @@ MISTAKES = {
         ["train", "ppo", "--team", "agnet=coma", "mpe/simple_tag"],
         "did you mean 'agent'",
     ),
+    "a frozen run alone": (["train", "frozen:nowhere", "test/identity"], "--team <team>=frozen:"),
     "half a team": (["train", "--team", "adversary", "mpe/simple_tag"], "--team adversary=ppo"),
     "option without team": (
         ["train", "ppo", "--team", "agent=a2c", "mpe/simple_tag", "--lr", "1"],

@@ -90,7 +90,19 @@ def choose(request: Request, sides: Collection[str]) -> Choice:
     read = {team: algorithms.parse_algorithm(word) for team, word in words.items()}
     names = {team: name for team, (name, _) in read.items()}
     arguments = {team: argument for team, (_, argument) in read.items()}
+    if ALL in names:
+        _refuse_alone(names[ALL], request.algorithm)
     return Choice(names, arguments, presets.sides(names, request.env, request.preset))
+
+
+def _refuse_alone(name: str, word: str) -> None:
+    """Refuse an algorithm for all teams whose options are called as the run's own."""
+    own = [option.name for option in dataclasses.fields(algorithms.find(name).Config)]
+    if set(own) & set(SETTINGS):
+        raise ShoalError(
+            f"{name} plays one team against others that learn: name it, as in"
+            f" --team <team>={word} --team <other>=ppo"
+        )
 
 
 def _sorted(request: Request, choice: Choice) -> tuple[dict[str, Any], dict[str, Any]]:

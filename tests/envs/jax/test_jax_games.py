@@ -411,3 +411,8 @@ def test_both_sides_of_smax_may_win():
         assert (int(said["ally/won"]), int(said["enemy/won"])) == wins
     together = make(("jaxmarl:SMAX", ("scenario", "3m"), ("one_team", True)))
     assert together.metrics == () and make(RIDDLE).metrics == ()
+
+
+def test_a_crowd_is_refused_before_it_is_made():
+    with pytest.raises(ShoalError, match="num_agents must be at most 1,000, not 1000000"):
+        make(("jaxmarl:MPE_simple_spread_v3", ("num_agents", 10**6)))

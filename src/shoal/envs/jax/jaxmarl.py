@@ -25,6 +25,7 @@ from .options import (
     look_up,
     parameters,
     politely,
+    refuse_crowds,
     space_of,
     widest,
 )
@@ -185,6 +186,7 @@ def make_jaxmarl(name: str, options: dict[str, Any]) -> Env:
     with politely(f"jaxmarl:{name}", options):
         known = {"one_team", *parameters(package.make(name))} if options else set()
         check_names(options, sorted(known), f"jaxmarl:{name}")
+        refuse_crowds(options)
         return Jaxmarl(name, package.make(name, **_by_name(name, options)), one_team)
 
 

@@ -14,6 +14,8 @@ import numpy as np
 from ...errors import ShoalError, did_you_mean
 from ...types import Box, Discrete, Space, side_by_side
 
+CROWD = 1000  # of anything that a package counts
+
 
 def installed(name: str) -> Any:
     try:
@@ -50,6 +52,13 @@ def politely(env: str, options: dict[str, Any]) -> Any:
         raise ShoalError(
             f"{env} cannot be made with {told}: {type(error).__name__}: {error}"
         ) from error
+
+
+def refuse_crowds(options: dict[str, Any]) -> None:
+    """Refuse numbers of agents and things that a package would take hours to make."""
+    for option, value in options.items():
+        if option.startswith("num_") and isinstance(value, int) and value > CROWD:
+            raise ShoalError(f"{option} must be at most {CROWD:,}, not {value!r}")
 
 
 def parameters(env: Any) -> set[str]:
