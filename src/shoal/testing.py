@@ -1,4 +1,4 @@
-"""The tests that every algorithm and every compiled game passes, for those of other packages too.
+"""Tests that every algorithm and every compiled game must pass, also those of other packages.
 
     from shoal.testing import check_algorithm, check_game
 
@@ -27,10 +27,10 @@ from .envs.check import check
 from .errors import ShoalError
 from .types import Box, Clock, Discrete, View
 
-GAMES = 4  # played side by side
+GAMES = 4  # games played in parallel
 WINDOW = 8
-STEPS = 1000  # of a run of which only the beginning is played
-SMALL = {  # options of any algorithm that has them
+STEPS = 1000  # length of the run; only its beginning is played
+SMALL = {  # small values for options, used where an algorithm has them
     "hidden": 8,
     "layers": 1,
     "warmup": 0,
@@ -40,21 +40,21 @@ SMALL = {  # options of any algorithm that has them
     "updates": 2,
     "minibatches": 1,
 }
-PROBES: dict[type, tuple[str, dict[str, Any]]] = {  # a small game of each action space
+PROBES: dict[type, tuple[str, dict[str, Any]]] = {  # a small game for each action space
     Discrete: ("test/mortal", {"n": 2, "length": 6}),
     Box: ("test/continuous_identity", {"n": 2, "length": 6}),
 }
-FAST = {"xla_backend_optimization_level": 0}  # to compile, not to run
+FAST = {"xla_backend_optimization_level": 0}  # compile fast rather than well
 
 
 def check_algorithm(kind: type[Algorithm] | str, **options: Any) -> None:
-    """Hold an algorithm to everything that its class declares; `options` are of its config."""
+    """Run all checks of an algorithm; `options` are options of its config."""
     for one in ALGORITHM_CHECKS:
         one(kind, **options)
 
 
 def check_game(game: Env | type[Env]) -> None:
-    """Hold a compiled game to the contract of games."""
+    """Run all checks of a compiled game."""
     for one in GAME_CHECKS:
         one(game)
 
@@ -63,7 +63,7 @@ def check_game(game: Env | type[Env]) -> None:
 
 
 def a_run_repeats_to_the_bit(kind: type[Algorithm] | str, **options: Any) -> None:
-    """Equal seeds give equal bits, another seed gives others, and the state decides the future."""
+    """Equal seeds give equal bits, another seed differs, and the state determines the future."""
     small = _small(kind, **options)
     twice = small.after(small.loop.init(0), 2)
     _equal(twice, small.after(small.loop.init(0), 2), "two runs of one seed differ")
@@ -73,7 +73,7 @@ def a_run_repeats_to_the_bit(kind: type[Algorithm] | str, **options: Any) -> Non
 
 
 def its_state_can_be_saved(kind: type[Algorithm] | str, **options: Any) -> None:
-    """The state is arrays alone, whose shapes and types stay."""
+    """The state holds only arrays, whose shapes and types never change."""
     small = _small(kind, **options)
     start = small.loop.init(0)
     for leaf in jax.tree.leaves(start):
@@ -84,7 +84,7 @@ def its_state_can_be_saved(kind: type[Algorithm] | str, **options: Any) -> None:
 
 
 def it_plays_the_spaces_that_it_declares(kind: type[Algorithm] | str, **options: Any) -> None:
-    """A game of each declared space is learnt; any other is refused in a sentence."""
+    """The algorithm learns in each action space it declares and refuses any other."""
     algorithm = _kind(kind)
     for space in PROBES:
         if space in algorithm.spaces:
@@ -99,8 +99,10 @@ def it_plays_the_spaces_that_it_declares(kind: type[Algorithm] | str, **options:
 
 
 def it_shares_and_remembers_as_it_declares(kind: type[Algorithm] | str, **options: Any) -> None:
-    """Every declared sharing of parameters and a recurrent torso are learnt with; others are
-    refused in a sentence."""
+    """The algorithm learns with every parameter sharing it declares, and with a recurrent torso.
+
+    It refuses what it does not declare.
+    """
     algorithm = _kind(kind)
     known = {field.name for field in dataclasses.fields(algorithm.Config)}
     needed = {"sharing"} if algorithm.sharing else set()
@@ -122,7 +124,7 @@ def it_shares_and_remembers_as_it_declares(kind: type[Algorithm] | str, **option
 
 
 def it_does_what_is_legal(kind: type[Algorithm] | str, **options: Any) -> None:
-    """Acting obeys masks and bounds, greedy or not, also where agents have died."""
+    """Actions obey masks and bounds, greedy or not, also after agents have died."""
     for space in _kind(kind).spaces:
         small = _small(kind, space=space, **options)
         ((team, algorithm),) = small.loop.algorithms.items()
@@ -138,14 +140,14 @@ def it_does_what_is_legal(kind: type[Algorithm] | str, **options: Any) -> None:
 
 
 class Small:
-    """A loop with one team and its program of one iteration."""
+    """A loop with one team, and its compiled program of one iteration."""
 
     def __init__(self, loop: Loop):
         self.loop = loop
         self.step = loop.program(1)
 
     def after(self, state: Any, iterations: int) -> Any:
-        """A copy of the state so many iterations later."""
+        """Return the state after some iterations; the given state is kept."""
         for _ in range(iterations):
             copy = jax.tree.map(np.array, state)
             state, _ = self.step(jax.device_put(copy, self.loop.shardings))
@@ -175,7 +177,7 @@ def _compiled(kind: type[Algorithm], space: type, options: tuple[tuple[str, Any]
 
 
 def _loop(kind: type[Algorithm], space: type, options: dict[str, Any], agents: int = 2) -> Loop:
-    """An algorithm on the probe of a space, with nets as small as they get."""
+    """A loop for an algorithm on the probe of an action space, with the smallest nets."""
     name, about = PROBES[space]
     game = make(name, **about | {"n": agents})
     ((team, spec),) = game.teams.items()
@@ -208,7 +210,7 @@ def _finite(tree: Any) -> None:
 
 
 def it_keeps_the_contract(game: Env | type[Env]) -> None:
-    """Everything that `shoal check-env` looks at, for an episode and a little more."""
+    """The game passes `shoal check-env` for a little more than one episode."""
     game = _game(game)
     steps = max(60, getattr(game, "limit", 0) + 10)
     broken = {rule: found for rule, found in check(game, steps).findings.items() if found}
@@ -218,7 +220,7 @@ def it_keeps_the_contract(game: Env | type[Env]) -> None:
 
 
 def its_spec_is_honest(game: Env | type[Env]) -> None:
-    """Views have the shapes and types of the spec; what pads an agent is empty and illegal."""
+    """Views have the shapes and types of the spec; padding is zero, and illegal as an action."""
     game = _game(game)
     for (team, spec), view in zip(game.teams.items(), _stacked(game).values(), strict=True):
         n = spec.n
@@ -236,7 +238,7 @@ def its_spec_is_honest(game: Env | type[Env]) -> None:
 
 
 def it_resets_on_the_next_step(game: Env | type[Env]) -> None:
-    """An opening view pays nothing, all are alive, and discounts are 0 or 1."""
+    """An opening view has reward 0 and all agents alive; discounts are 0 or 1."""
     for team, view in _stacked(_game(game)).items():
         assert view.first[0].all(), "the first instant does not open an episode"
         opening = view.first
@@ -247,7 +249,7 @@ def it_resets_on_the_next_step(game: Env | type[Env]) -> None:
 
 
 def it_is_determined_by_its_key(game: Env | type[Env]) -> None:
-    """Equal keys and actions show equal views."""
+    """Equal keys and actions give equal views."""
     game = _game(game)
     _equal(_stacked(game), _stacked(game), "equal keys and actions show different views")
 
@@ -257,7 +259,7 @@ def _game(game: Env | type[Env]) -> Env:
 
 
 def _views(name: str, options: dict[str, Any]) -> list[View]:
-    """The views of the one team of a probe at a few instants."""
+    """Views of a probe's only team at a few instants."""
     game = make(name, **options)
     (team,) = game.teams
     stream = _stacked(game)[team]
@@ -265,7 +267,7 @@ def _views(name: str, options: dict[str, Any]) -> list[View]:
 
 
 def _stacked(game: Env, steps: int = 12) -> dict[str, View]:
-    """The views of a few games at instants 0…steps, under random legal actions."""
+    """Views of a few games at instants 0…steps, under random legal actions."""
     reset = jax.jit(game.reset, static_argnums=1, compiler_options=FAST)
     step = _stepper(game)
     rng = np.random.default_rng(0)

@@ -1,12 +1,12 @@
-"""The records every part of Shoal speaks in.
+"""The records that all parts of Shoal exchange.
 
 Axes, everywhere and in this order: `T` time, `B` games in parallel, `N` agents of a team, then `F`
 features, `A` actions, `S` state, `H` hidden.
 
-The stream never lies about succession. A game resets on the *next* step: the step that ends an
-episode returns the true final view; the following step ignores the action of that game and returns
-the opening view with `first = True` and reward 0. So instant `t+1` is always the true successor of
-instant `t`, except over that one dummy transition, whose `valid` is 0.
+A game resets on the *next* step. The step that ends an episode returns the true final view. The
+step after it ignores that game's action and returns the opening view of the next episode, with
+`first = True` and reward 0. So instant `t+1` is always the true successor of instant `t`, except
+over that one dummy transition, whose `valid` is 0.
 """
 
 from __future__ import annotations
@@ -15,26 +15,28 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-if TYPE_CHECKING:  # the processes that run environments speak these records without waiting for JAX
+if TYPE_CHECKING:  # worker processes use these records without importing JAX
     from jax import Array
 
 
 @dataclass(frozen=True)
 class Discrete:
-    """Actions `0 … n-1`."""
+    """A space of `n` discrete actions, numbered `0 … n-1`."""
 
     n: int
 
     @property
     def size(self) -> int:
-        """Width of an action as a net reads it: one-hot."""
+        """Width of an action as a net reads it, which is one-hot."""
         return self.n
 
 
 @dataclass(frozen=True)
 class Box:
-    """Real vectors between `low` and `high`, `[A]`; `[N,A]` where the agents of a team have bounds
-    of their own."""
+    """A space of real vectors between `low` and `high`.
+
+    Bounds are `[A]`, or `[N,A]` where the agents of a team have different ones.
+    """
 
     low: tuple[Any, ...]
     high: tuple[Any, ...]
@@ -51,9 +53,9 @@ class Box:
 
 
 def side_by_side(boxes: list[Box]) -> Box:
-    """The Box of a team whose agents have these: common bounds where they agree, else each its own.
+    """Join the boxes of a team's agents: common bounds where they agree, else one row per agent.
 
-    Dimensions that an agent does not have are given the outermost bounds of those who do.
+    Dimensions that an agent lacks get the outermost bounds of the agents that have them.
     """
     size = max(box.size for box in boxes)
     low = tuple(min(box.low[k] for box in boxes if k < box.size) for k in range(size))
@@ -69,20 +71,20 @@ Space = Discrete | Box
 
 @dataclass(frozen=True)
 class Spec:
-    """One team as the game promises it. Agents of different sizes are padded to the widest."""
+    """Shapes and spaces of one team. Agents of different sizes are padded to the widest."""
 
     agents: tuple[str, ...]
     obs: int
     state: int
     action: Space
-    obs_sizes: tuple[int, ...] = ()  # each agent's own size, where they differ
+    obs_sizes: tuple[int, ...] = ()  # size of each agent, where sizes differ
     action_sizes: tuple[int, ...] = ()
-    rivals: int = 0  # width of the other teams' actions, all together, as a net reads them
-    # (H,W,C) of observations that are images of bytes, laid out as one row of H·W·C
+    rivals: int = 0  # width of the other teams' joint action, as a net reads it
+    # (H,W,C) where observations are uint8 images, each flattened into one row of H·W·C
     pixels: tuple[int, ...] = ()
-    # the state is just this team's observations side by side: nobody need keep it
+    # the state is this team's observations joined, so it need not be stored
     joined: bool = False
-    # agents may be cut short alone, while others play on
+    # an agent may be truncated alone, while others play on
     leaves: bool = field(default=False, compare=False)
 
     @property
@@ -90,14 +92,14 @@ class Spec:
         return len(self.agents)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values, with lists for tuples."""
+        """Convert to plain JSON values; tuples become lists."""
         return json.loads(
             json.dumps(asdict(self) | {"action": {type(self.action).__name__: asdict(self.action)}})
         )
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Spec:
-        """What `to_json` gave, also after it was written and read."""
+        """Restore a `Spec` from what `to_json` returned."""
         ((kind, bounds),) = plain["action"].items()
         action = {"Discrete": Discrete, "Box": Box}[kind](**_tuples(bounds))
         fields: dict[str, Any] = {**_tuples(plain), "action": action}
@@ -105,15 +107,17 @@ class Spec:
 
 
 def line_up(teams: dict[str, Spec], joined: bool) -> dict[str, Spec]:
-    """The teams, each with what follows from all of them; `joined`: the state is all observations
-    joined."""
+    """Fill in the fields of each team that depend on all teams: `rivals` and `joined`.
+
+    The argument `joined` says that the state is all observations joined.
+    """
     widths = {team: spec.n * spec.action.size for team, spec in teams.items()}
     alone = joined and len(teams) == 1
     return {
         team: replace(
             spec,
             rivals=sum(widths.values()) - widths[team],
-            # pixels are scaled in the state
+            # a state with pixels is not just joined observations: it has them scaled
             joined=alone and spec.state == spec.n * spec.obs and not spec.pixels,
         )
         for team, spec in teams.items()
@@ -125,7 +129,7 @@ def _tuples(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tuple(value: Any) -> Any:
-    """Lists within lists as tuples within tuples."""
+    """Turn nested lists into nested tuples."""
     return tuple(map(_tuple, value)) if isinstance(value, list | tuple) else value
 
 
@@ -138,25 +142,25 @@ class View(NamedTuple):
     alive: Array  # [B,N] bool: present and may act
     first: Array  # [B] bool: this instant opens an episode
     reward: Array  # [B,N] earned by the step that led here
-    # [B,N] 0 where the task ended with that step, 1 elsewhere, also where only time ran out
+    # [B,N] 0 where the task ended with that step, else 1, also where only time ran out
     discount: Array
 
     @property
     def cut(self) -> Array:
-        """[B,N] bool: cut short alone at this instant. What the agent observes is its last
-        observation, and its value there counts.
+        """`[B,N]` bool: agents truncated alone at this instant, while the game goes on.
 
-        At later instants of the episode its discount is 0, as that of all the dead is.
+        Such an agent is not alive, but its observation is its last one and its value counts. At
+        later instants of the episode its discount is 0, like that of any dead agent.
         """
         return ~self.alive & (self.discount > 0)
 
 
 class Decision(NamedTuple):
-    """What a policy answers to a view."""
+    """A policy's answer to a view."""
 
     action: Array  # [B,N] int (Discrete) or [B,N,A] float (Box)
     carry: Any  # what the policy remembers: a pytree of [B,…], opaque to the loop
-    record: Any  # what the learner wants back verbatim
+    record: Any  # what the policy wants back unchanged when it learns
 
 
 class Window(NamedTuple):
@@ -166,37 +170,37 @@ class Window(NamedTuple):
     action: Array  # [T,B,N] or [T,B,N,A]
     record: Any  # [T,B,…]
     carry: Any  # [B,…] the policy's carry at instant 0
-    carry_end: Any  # [B,…] and at instant T
+    carry_end: Any  # [B,…] the policy's carry at instant T
     rivals: Any = ()  # [T,B,M] the other teams' actions, as nets read them
 
     @property
     def valid(self) -> Array:
-        """[T,B,1] 0 on the dummy transition that leads to an opening view."""
+        """`[T,B,1]` 0 on the dummy transition to an opening view, else 1."""
         return ~self.view.first[1:, :, None]
 
     @property
     def weight(self) -> Array:
-        """[T,B,N] 1 where a living agent's action led somewhere."""
+        """`[T,B,N]` 1 where the agent is alive and the transition is valid, else 0."""
         return (self.valid & self.view.alive[:-1]).astype("float32")
 
     @property
     def reward(self) -> Array:
-        """[T,B,N] what each transition earned."""
+        """`[T,B,N]` reward of each transition."""
         return self.view.reward[1:]
 
     @property
     def discount(self) -> Array:
-        """[T,B,N] of each transition."""
+        """`[T,B,N]` discount of each transition."""
         return self.view.discount[1:]
 
 
 class Results(NamedTuple):
-    """How the episodes of a window ended."""
+    """Which episodes of a window ended, with what returns and metrics."""
 
-    ended: Array  # [T,B] bool: this step opened a new episode, the one before it had ended
-    # [T,B] by team: one agent's mean return of the episode that ended there
+    ended: Array  # a new episode opens at this step: the one before has ended
+    # [T,B] by team: return of the episode that ended there, averaged over the agents
     returns: dict[str, Array]
-    # [T,B] by name: what the environment says of it (`envs/metrics.py`)
+    # [T,B] by name: the environment's own metrics of that episode (`envs/metrics.py`)
     metrics: dict[str, Array] = {}
 
 
@@ -205,41 +209,41 @@ class Share(NamedTuple):
 
     games: int
     window: int  # steps of each game per iteration
-    devices: int = 1  # that have such a part
-    steps: int = 2**32 - 1  # of the whole run
+    devices: int = 1  # number of devices with such a share
+    steps: int = 2**32 - 1  # environment steps of the whole run
 
 
 class Fit(NamedTuple):
-    """A value that fits a run where an option's does not."""
+    """A value for an option whose default does not fit the run."""
 
     option: str
     value: int
-    to: str  # what it must fit, in words
+    to: str  # what the value must fit, in words
 
 
 class TeamProtocol(TypedDict):
-    """What a reader of a team's scores must know."""
+    """How a team was trained, as a reader of its scores must know."""
 
-    reward: str  # what each agent learns from: own, mean, sum; unused where nobody learns
-    updates_per_step: float  # how often a step enters a gradient update
+    reward: str  # which reward an agent learns from: own, mean or sum; unused if nothing learns
+    updates_per_step: float  # how often each step enters a gradient update
 
 
 class Clock(NamedTuple):
-    """How far training has come, for schedules."""
+    """Training progress, for schedules."""
 
     steps: Array  # [] float32 valid environment steps so far
-    progress: Array  # [] float32 the same as a fraction of the run
+    progress: Array  # [] float32 steps as a fraction of the run
 
 
 class TrainState(NamedTuple):
-    """Everything that decides the future. A checkpoint is exactly this pytree."""
+    """Everything that determines the rest of a run. A checkpoint is exactly this pytree."""
 
-    game: Any  # the games' own states
-    views: dict[str, View]  # what each team sees now
-    carries: dict[str, Any]  # what each team's policy remembers
+    game: Any  # state of the games
+    views: dict[str, View]  # current view of each team
+    carries: dict[str, Any]  # carry of each team's policy
     learners: dict[str, Any]  # parameters, targets, optimisers, normalisers
     memories: dict[str, Any]  # each team's Rollout or Replay
-    # [B,N] by team: each agent's return so far in its episode; of large teams the mean, [B,1]
+    # [B,N] by team: each agent's return so far in its episode; for large teams the mean, [B,1]
     earned: dict[str, Array]
     key: Array
     steps: Array  # [] uint32 valid environment steps so far

@@ -1,4 +1,4 @@
-"""The algorithms by name: `ls` of this folder is the list of papers."""
+"""The algorithms by name: this folder has one file per paper."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     kind.name: kind for kind in (*POLICY, *VALUE, *PATHWISE, *FIXED, SelfPlay)
 }
 UNTRAINED = tuple(name for name, kind in ALGORITHMS.items() if not kind.needs_training)
-# the same object with several agents, and by its field's name
+# other names: of an algorithm with several agents, and of `past` in the literature
 ALIASES = {"ia2c": "a2c", "ippo": "ppo", "iql": "dqn", "self_play": "past"}
 
 
 def find(name: str) -> type[Algorithm]:
-    """The algorithm that a name, an entry point or an import path names."""
+    """Find an algorithm by name, entry point or import path."""
     kind = ALGORITHMS.get(ALIASES.get(name, name))
     if kind is None:
         path = plugins.path_of("algorithm", name)
@@ -59,13 +59,15 @@ def find(name: str) -> type[Algorithm]:
 
 
 def id_of(kind: type[Algorithm]) -> str:
-    """What `find` finds an algorithm by: its name, or the import path of one from outside."""
+    """The id by which `find` finds an algorithm: its name, or for a plugin its import path."""
     return kind.name if ALGORITHMS.get(kind.name) is kind else plugins.register(_checked("", kind))
 
 
 def parse_algorithm(word: str) -> tuple[str, dict[str, Any]]:
-    """`name` or `name:argument`: what finds the algorithm, and its first option if that is the
-    argument."""
+    """Parse `name` or `name:argument` into the algorithm's id and its options.
+
+    The argument is the value of the algorithm's first option.
+    """
     name, colon, argument = word.partition(":")
     ours = name in ALGORITHMS or name in ALIASES or name in plugins.entries("algorithm")
     if colon and not ours:
@@ -82,7 +84,7 @@ def parse_algorithm(word: str) -> tuple[str, dict[str, Any]]:
 
 
 def _checked(path: str, kind: Any) -> type[Algorithm]:
-    """An algorithm from outside, if it can be used as one."""
+    """Return a plugin's algorithm if it is usable; else raise an error."""
     path = path or getattr(kind, "__qualname__", repr(kind))
     if not isinstance(kind, type) or not issubclass(kind, Algorithm):
         raise ShoalError(f"{path} is not an algorithm: it must be a class derived from Algorithm")
@@ -94,7 +96,7 @@ def _checked(path: str, kind: Any) -> type[Algorithm]:
 
 
 def random_policy(spec: Spec) -> Algorithm:
-    """Who plays at random: the level to compare with."""
+    """The random policy, a baseline for scores."""
     return Random(Random.Config(), spec)
 
 

@@ -1,4 +1,4 @@
-"""What the loop asks of an algorithm; everything else is the algorithm's own."""
+"""The interface between the loop and an algorithm."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ CarryT = TypeVar("CarryT", default=Any)
 
 
 class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
-    """One team's policy and how it learns.
+    """One team's policy, and how it learns.
 
-    Generic in its config, which is an instance of `Config`; in its learner and its memory; in its
-    carry, what its policy remembers from step to step. The last three are pytrees, opaque to the
-    loop; every leaf of a carry begins with the axis of games.
+    Generic in its config, an instance of `Config`; its learner; its memory; and its carry, which
+    the policy keeps from step to step. The last three are pytrees, opaque to the loop. Every leaf
+    of a carry begins with the axis of games.
     """
 
     name: ClassVar[str]
     Config: ClassVar[type[Any]]
     spaces: ClassVar[tuple[type[Space], ...]] = (Discrete, Box)
-    sharing: ClassVar[tuple[str, ...]] = ()  # of parameters: shared, own, partition
+    sharing: ClassVar[tuple[str, ...]] = ()  # of parameters it supports: shared, own, partition
     recurrence: ClassVar[bool] = False  # whether its torso may be recurrent
-    needs_training: ClassVar[bool] = True  # before it can play
+    needs_training: ClassVar[bool] = True  # whether it must train before it can play
     sees_state: bool = False
-    sees_mates: bool = False  # when acting: what other members of its team did
-    family: ClassVar[str] = ""  # of algorithms whose nets mean the same
-    inherits: ClassVar[tuple[str, ...]] = ()  # fields of its learner that a run may start from
+    sees_mates: bool = False  # when acting, it sees actions of its teammates
+    family: ClassVar[str] = ""  # algorithms of one family can exchange nets
+    inherits: ClassVar[tuple[str, ...]] = ()  # fields of the learner that a new run may start from
 
     def __init__(self, config: ConfigT, spec: Spec):
         if not isinstance(spec.action, self.spaces):
@@ -62,26 +62,25 @@ class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
         self.spec = spec
 
     def join(self, team: str, everybody: dict[str, Algorithm], games: int, origin: Any) -> None:
-        """Take a team's place in a run of so many games; `everybody` plays it, by team.
+        """Take a team's place in a run of `games` games; `everybody` holds all algorithms by team.
 
-        `origin` is what `origin()` gave when the run was saved, None in a new run.
+        `origin` is what `origin()` returned when the run was saved; None in a new run.
         """
 
     def origin(self) -> Any:
-        """What must be saved, as JSON, beside its config to make it again; None if its config says
-        all."""
+        """JSON needed beside the config to create this algorithm again; None if nothing is."""
         return None
 
     def check(self, share: Share) -> None:
-        """Refuse a share of the run that it could not learn from."""
+        """Raise an error if it cannot learn from this share of the run."""
 
     @classmethod
     def suited(cls, config: ConfigT, share: Share) -> list[Fit]:
-        """Values that fit that share in place of options that do not and that nobody asked for."""
+        """Values that suit this share, for options that do not and that nobody has set."""
         return []
 
     def protocol(self, share: Share) -> TeamProtocol:
-        """What a reader of its scores must know."""
+        """How this team is trained, as a reader of its scores must know."""
         return {"reward": "unused", "updates_per_step": 0}
 
     def init(self, rng: Rng) -> LearnerT:
@@ -89,7 +88,7 @@ class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
         raise NotImplementedError
 
     def carry(self, learner: LearnerT, games: int) -> CarryT:
-        """What the policy remembers before its first view."""
+        """The initial carry."""
         raise NotImplementedError
 
     def act(
@@ -99,32 +98,31 @@ class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
         raise NotImplementedError
 
     def acting(self, learner: LearnerT) -> LearnerT:
-        """The learner without what only learning needs, for those who keep copies of it."""
+        """The learner reduced to what acting needs, for copies of it."""
         return learner
 
     def memory(self, learner: LearnerT, share: Share) -> MemoryT:
-        """The empty memory."""
+        """An empty memory."""
         raise NotImplementedError
 
     def remember(self, memory: MemoryT, window: Window) -> MemoryT:
-        """The memory with a window added."""
+        """Add a window to the memory."""
         raise NotImplementedError
 
     def learn(
         self, learner: LearnerT, memory: MemoryT, key: Array, clock: Clock
     ) -> tuple[LearnerT, MemoryT, Metrics]:
-        """Update from memory."""
+        """Update the learner from the memory."""
         raise NotImplementedError
 
     def meet(
         self, learner: LearnerT, learners: dict[str, Any], results: Results
     ) -> tuple[LearnerT, Metrics]:
-        """After an iteration: read everybody's learners and results, as an opponent made of others
-        does."""
+        """Read all teams' learners and results after an iteration, as self-play does."""
         return learner, {}
 
     def keep(self, learner: LearnerT, carry: CarryT) -> CarryT:
-        """After `meet`: what it goes on remembering of the games under way."""
+        """The carry to continue with after `meet`."""
         return carry
 
 

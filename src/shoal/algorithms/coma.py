@@ -59,10 +59,9 @@ class COMAConfig(OnPolicyConfig):
 
 
 class DuelingCritic(eqx.Module):
-    """Q in two nets: a value, and each action's advantage over their mean (Wang et al. 2016).
+    """Q from two nets: a value, and advantages centred on their mean (Wang et al. 2016).
 
-    The value's error is the same for every action; kept out of the advantages it no longer drowns
-    them.
+    The value's error is the same for every action and would drown the advantages in one net.
     """
 
     value: Critic
@@ -90,7 +89,7 @@ class COMA(OnPolicy[COMAConfig]):
     critic_sees = (STATE, OBS, OTHERS_ACTION, ID)
 
     def init_critic(self, rng: Rng) -> DuelingCritic:
-        """Feed-forward, as in the paper: the actor remembers, the critic sees the state."""
+        """A feed-forward critic on the state, as in the paper; only the actor may be recurrent."""
         outs = {"value": 1, "advantage": self.spec.action.size}
         critics = {
             name: Critic(
@@ -107,7 +106,7 @@ class COMA(OnPolicy[COMAConfig]):
     def policy(
         self, actor: Actor, context: Context, carry: Hidden, clock: Clock
     ) -> tuple[Categorical, Array, Hidden]:
-        """With its floor of exploration: the policy that acts is the one that learns."""
+        """The policy with its exploration floor, both when acting and when learning."""
         dist, features, carry = super().policy(actor, context, carry, clock)
         return floored(dist, context.view.legal, self.epsilon(clock)), features, carry
 
@@ -130,8 +129,7 @@ class COMA(OnPolicy[COMAConfig]):
         key: Array,
         clock: Clock,
     ) -> tuple[Array, Hidden]:
-        """Target Q of the actions taken; at instant T, whose actions are still to come, of actions
-        drawn now."""
+        """Target Q of the actions taken; at instant T, not acted on yet, of actions sampled now."""
         dist, _, _ = self.policy(
             learner.params["actor"], end, memory.window.carry_end.hidden, clock
         )
@@ -142,7 +140,7 @@ class COMA(OnPolicy[COMAConfig]):
         return (learner.scale.up(values) if self.config.normalise_value else values), carry
 
     def critic_first(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> Learner:
-        """Several passes, so that the advantages the actor is given mean something."""
+        """Train the critic in several passes before its advantages train the actor."""
         epochs = self.config.critic_epochs
         minibatches = self.config.critic_minibatches
         alone = self.critic_alone, ("critic",)
@@ -178,5 +176,5 @@ class COMA(OnPolicy[COMAConfig]):
 
 
 def expectation(dist: Any, q: Array) -> Array:
-    """Σ π(a) Q(a): what the policy expects before it knows its own action."""
+    """Σ π(a) Q(a): expected Q under the policy."""
     return (jnp.exp(dist.log_probs) * q).sum(-1)

@@ -73,8 +73,7 @@ class DDPG(Pathwise[DDPGConfig]):
         return policy.mode()
 
     def explore(self, policy: Any, key: Array, legal: Array, clock: Clock) -> Array:
-        """Before learning begins, and with probability ε after, anything; else the policy with its
-        noise."""
+        """Add noise to the policy; act at random before learning, and with probability ε."""
         key_noise, key_any, key_whether = jax.random.split(key, 3)
         tried = policy.explore(key_noise, self.noise(clock))
         chance = jnp.where(clock.steps < self.config.warmup, 1.0, self.config.epsilon)
@@ -100,7 +99,7 @@ class DDPG(Pathwise[DDPGConfig]):
     def next_values(
         self, learner: Learner, context: Context, rivals: Array | None, key: Array
     ) -> Array:
-        """Of the target policies' best actions, smoothed if asked to."""
+        """Target Q of the target policies' best actions, smoothed if the config says so."""
         actor = learner.target["actor"]
         policy, _ = self.policy(actor, context, self.start(actor.torso, context))
         action = policy.mode()
@@ -113,7 +112,7 @@ class DDPG(Pathwise[DDPGConfig]):
     def actor_step(
         self, learner: Learner, batch: Batch, key: Array, clock: Clock
     ) -> tuple[Learner, Metrics]:
-        """Every `delay` steps."""
+        """Update the actor only every `delay` steps."""
         if self.config.delay == 1:
             return super().actor_step(learner, batch, key, clock)
         turn = (learner.updates + 1) % self.config.delay == 0
@@ -121,13 +120,13 @@ class DDPG(Pathwise[DDPGConfig]):
         learner, metrics = jax.lax.cond(
             turn, step, partial(_stay, step), learner, batch, key, clock
         )
-        # Zero at the steps between: the mean over all steps is then that over the actor's own.
+        # Metrics are 0 at the steps between, so scale them: the mean is then that of actor steps.
         return learner, {name: value * self.config.delay for name, value in metrics.items()}
 
     def actor_loss(
         self, params: dict, learner: Learner, batch: Batch, key: Array
     ) -> tuple[Array, tuple[Metrics, Array]]:
-        """−Q of one's own action, the others' as they were."""
+        """−Q of the agent's new action, with the others' actions as taken."""
         context = self.played(batch, batch.window.rivals)
         actor = params["actor"]
         weight = batch.actor_weight
@@ -142,12 +141,12 @@ class DDPG(Pathwise[DDPGConfig]):
         )
 
     def saturation(self, policy: Any) -> Array:
-        """`[T,B,N]` mean square of the logits, over legal actions only, or of what is squashed."""
+        """`[T,B,N]` mean square of the logits of legal actions, or of the values before tanh."""
         out = policy.raw
         used = policy.legal
         return (out**2 * used).sum(-1) / jnp.maximum(used.sum(-1), 1)
 
 
 def _stay(step: Any, learner: Learner, *rest: Any) -> tuple[Learner, Metrics]:
-    """Not the actor's turn."""
+    """Skip the actor's update; metrics are zeros."""
     return learner, zeros(step, learner, *rest)

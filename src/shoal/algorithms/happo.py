@@ -47,11 +47,11 @@ class HAPPO(PPO):
 
     @property
     def critic_owner(self) -> tuple[int, ...]:
-        """One critic for the team."""
+        """The team shares one critic."""
         return (0,) * self.spec.n
 
     def init(self, rng: Rng) -> Learner:
-        """Actors and their optimisers have one row per owner of parameters, every leaf `[G,…]`."""
+        """The learner; actors and their optimisers have leaves `[G,…]`, one row per owner."""
         learner = super().init(rng)
         actor = learner.params["actor"]
         if any(leaf.shape[:1] != (max(self.owner) + 1,) for leaf in jax.tree.leaves(actor)):
@@ -64,10 +64,10 @@ class HAPPO(PPO):
     def improve(
         self, learner: Learner, batch: Batch, key: Array, clock: Clock
     ) -> tuple[Learner, Metrics]:
-        """Every owner's turn, in random order, then the critic's passes."""
+        """Let every owner learn in random order, then the critic."""
         c = self.config
         draw = jax.random.uniform(jax.random.fold_in(key, 0), (max(self.owner) + 1,))
-        order = jnp.argsort(total(draw))  # summed, so that all devices agree on it
+        order = jnp.argsort(total(draw))  # summed, so that all devices use the same order
         factor = jnp.ones((*batch.weight.shape[:2], 1))
         turn = partial(self.turn, batch, key, clock)
         (learner, _), metrics = jax.lax.scan(turn, (learner, factor), order)
@@ -79,7 +79,7 @@ class HAPPO(PPO):
     def turn(
         self, batch: Batch, key: Array, clock: Clock, state: tuple[Learner, Array], owner: Array
     ) -> tuple[tuple[Learner, Array], Metrics]:
-        """One owner's passes; `factor [T,B,1]` is the product of the ratios so far."""
+        """One owner's passes; `factor [T,B,1]` is the product of all ratios so far."""
         c = self.config
         learner, factor = state
         actors = learner.params["actor"]

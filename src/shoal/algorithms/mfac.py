@@ -45,8 +45,7 @@ class MFAC(COMA):
     critic_sees = (OBS, MEAN_ACTION, ID)
 
     def init_critic(self, rng: Rng) -> Any:
-        """A value and advantages on one torso, which remembers when the actor does: it sees no more
-        of the game."""
+        """A dueling critic on one torso; recurrent like the actor, as it sees no state."""
         outs = self.spec.action.size + 1
         return Critic(
             self.torso(rng, "critic"), Dense(rng, self.owner, self.config.hidden, outs, gain=0.01)
@@ -67,7 +66,7 @@ class MFAC(COMA):
         key: Array,
         clock: Clock,
     ) -> tuple[Array, Hidden]:
-        """What the policy expects of the target Q at every instant: the mean field value."""
+        """The mean field value: expected target Q under the policy, at every instant."""
         actor = learner.params["actor"]
         dist, _, hidden = self.policy(actor, context, memory.window.carry.hidden, clock)
         last_dist, _, _ = self.policy(actor, end, hidden, clock)

@@ -74,8 +74,10 @@ class MFQ(Value[MFQConfig]):
     def losses(
         self, params: dict, learner: Learner, batch: Batch, temperature: Array | float | None = None
     ) -> tuple[Array, tuple[Metrics, Array]]:
-        """Squared errors about r + γ Σ π(a) Q(a), both the target's; π of the last temperature
-        unless told."""
+        """Squared TD errors with target r + γ Σ π(a) Q(a), Q of the target network.
+
+        π is Boltzmann's at `temperature`, by default at the final one.
+        """
         c = self.config
         legal = batch.window.view.legal
         online, follower, _ = self.unrolled(params, learner, batch)

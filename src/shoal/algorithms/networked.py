@@ -1,5 +1,4 @@
-"""An algorithm whose agents have nets: who owns the parameters, what each net reads, what agents
-remember."""
+"""Base of algorithms with nets: parameter sharing, inputs of each net, and the agents' carry."""
 
 from __future__ import annotations
 
@@ -75,32 +74,31 @@ class NetConfig:
 
 
 def convolutions(channels: str) -> tuple[int, ...]:
-    """The channels of each convolution."""
+    """Parse the channels of each convolution."""
     words = channels.split(",") if channels else []
     if not all(word.strip().isdecimal() and len(word) < 9 and int(word) > 0 for word in words):
         raise ShoalError(f"channels must be whole numbers such as 16,32, not {channels!r:.80}")
     return tuple(map(int, words))
 
 
-# what a torso carries from instant to instant: any pytree, every leaf [B,…]
+# a torso's carry: any pytree, every leaf [B,…]
 Hidden = Any
 
 
 class Carry(NamedTuple):
-    """What the agents of a team remember."""
+    """What the agents of a team carry from step to step."""
 
-    hidden: Hidden  # the acting torso's
-    last: Array  # [B,N,A] their previous actions; width 0 where no net sees them
+    hidden: Hidden  # carry of the acting torso
+    last: Array  # [B,N,A] previous actions; width 0 if no net reads them
 
 
 NetConfigT = TypeVar("NetConfigT", bound=NetConfig, default=NetConfig)
 
 
 class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
-    """An algorithm whose agents have nets: who owns them, what they read (`inputs`), what agents
-    carry from step to step."""
+    """An algorithm whose agents have nets: their owners, inputs (`inputs`) and carry."""
 
-    acts: ClassVar[str] = "actor"  # the part of the learner that decides
+    acts: ClassVar[str] = "actor"  # the part of the learner that acts
     sharing = ("shared", "own", "partition")
     recurrence = True
     inherits = ("params", "target", "scale")
@@ -109,7 +107,7 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         super().__init__(config, spec)
         self._check_declared(config)
         self.owner = owners(config.sharing, spec)
-        self.alike = len(set(self.owner)) < spec.n  # some agents have the same parameters
+        self.alike = len(set(self.owner)) < spec.n  # some agents share parameters
         self.told_apart = config.agent_id and self.alike
         parts = (
             OBS,
@@ -119,7 +117,7 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         self.inputs: dict[str, tuple[InputPart, ...]] = {"actor": parts}  # by part of the learner
 
     def _check_declared(self, config: NetConfig) -> None:
-        """Refuse what the class does not declare that it can do."""
+        """Raise an error for settings that the class does not declare to support."""
         kind = config.sharing if config.sharing in ("shared", "own") else "partition"
         if kind not in self.sharing:
             raise ShoalError(
@@ -143,13 +141,13 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
 
     @property
     def keeps_last(self) -> bool:
-        """Whether any net sees previous actions."""
+        """Whether any net reads previous actions."""
         return any(
             part in (LAST_ACTION, MEAN_ACTION) for parts in self.inputs.values() for part in parts
         )
 
     def acting(self, learner: LearnerT) -> LearnerT:
-        """Only the net that acts."""
+        """The learner reduced to the net that acts."""
         whole: Any = learner  # a NamedTuple with `params` by part
         nothing = dict.fromkeys(whole._fields)
         return whole._replace(**nothing | {"params": {self.acts: whole.params[self.acts]}})
@@ -157,8 +155,10 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
     def torso(
         self, rng: Rng, part: str, kind: str = "", owner: tuple[int, ...] = (), more: int = 0
     ) -> Any:
-        """A torso for the inputs of `part` and `more` numbers behind them; kind and owners are the
-        config's unless given."""
+        """A torso for the inputs of `part`, plus `more` numbers.
+
+        `kind` and `owner` default to those of the config.
+        """
         c = self.config
         parts = self.inputs[part]
         owner = owner or self.owner
@@ -175,32 +175,33 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         return Cnn(encoder, inner, parts.index(OBS)) if encoder else inner
 
     def initial_carry(self, torso: Any, games: int) -> Carry:
-        """What an agent with that torso remembers before its first view."""
+        """The carry before the first view."""
         last = self.spec.action.size if self.keeps_last else 0
         return Carry(torso.carry(games, self.spec.n), jnp.zeros((games, self.spec.n, last)))
 
     def context(self, view: View, carry: Carry) -> Context:
-        """One instant, as nets see it while acting."""
+        """The context of one instant, for acting."""
         return jax.tree.map(
             lambda x: x[None], Context(self.seen(view), carry.last * ~view.first[:, None, None])
         )
 
     def seen(self, view: View) -> View:
-        """A view as nets see it: an agent cut short alone counts as alive at that instant, as its
-        value there is needed."""
+        """A view as nets read it.
+
+        An agent truncated alone counts as alive at that instant, as its value there is needed.
+        """
         return view._replace(alive=counted(view, self.config.reward)) if self.spec.leaves else view
 
     def next_carry(self, hidden: Hidden, action: Array, carry: Carry) -> Carry:
-        """What is remembered after an action."""
+        """The carry after an action."""
         return Carry(hidden, as_input(action, self.spec) if self.keeps_last else carry.last)
 
     def acted(self, action: Array, view: View) -> Array:
-        """`[…,N,A]` an action as critics read it: an agent that is not there does nothing."""
+        """`[…,N,A]` an action as critics read it, zero for absent agents."""
         return action * view.alive[..., None]
 
     def previous_actions(self, view: View, action: Array, before: Array) -> Array:
-        """`[T,B,N,A]` the action before each instant: `before` the first, then `action`; 0 where an
-        episode opens."""
+        """`[T,B,N,A]` the action before each instant: `before`, then `action`; 0 at openings."""
         if not self.keeps_last:
             return jnp.zeros((*view.alive.shape, 0))
         previous = jnp.concatenate([before, as_input(action, self.spec)])

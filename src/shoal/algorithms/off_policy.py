@@ -1,5 +1,4 @@
-"""What the off-policy families share: a replay, batches of windows from it, gradient steps, target
-networks."""
+"""Base of the off-policy families: replay, batches of windows, gradient steps, target nets."""
 
 from __future__ import annotations
 
@@ -77,30 +76,30 @@ class OffPolicyConfig(NetConfig):
 
 class Learner(NamedTuple):
     params: dict[str, Any]
-    target: dict[str, Any]  # the parts that have a copy which follows
+    target: dict[str, Any]  # target networks, by part
     opt: dict[str, Any]
     updates: Array  # [] int32 gradient steps so far
 
 
 class Batch(NamedTuple):
-    """Windows to learn from."""
+    """A batch of windows with everything that losses need."""
 
     window: Window  # [T+1 or T,B,…]
-    context: Context  # instants 0…T, without the actions at them
-    reward: Array  # [T,B,N] as this learner pools it
+    context: Context  # instants 0…T, without their actions
+    reward: Array  # [T,B,N] pooled as the config says
     discount: Array  # [T,B,N]
-    # [T,B,N] of each agent's transitions, for values; adds up to 1 over all devices
+    # [T,B,N] weight of each transition in value losses; adds up to 1 over all devices
     weight: Array
-    actor_weight: Array  # [T,B,N] the same for actors: 0 also where an agent is dead
-    importance: Array  # [B] at most 1 over all devices
-    rivals_after: Array  # [B,M]
+    actor_weight: Array  # [T,B,N] weight in actor losses: also 0 where an agent is dead
+    importance: Array  # [B] importance weights, at most 1 over all devices
+    rivals_after: Array  # [B,M] the other teams' actions at instant T
 
 
 OffPolicyConfigT = TypeVar("OffPolicyConfigT", bound=OffPolicyConfig, default=OffPolicyConfig)
 
 
 class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
-    """The base. A family says how to improve a learner by one batch."""
+    """Base of the families; a family defines `improve`, an update from one batch."""
 
     def __init__(self, config: OffPolicyConfigT, spec: Spec):
         super().__init__(config, spec)
@@ -149,21 +148,21 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
 
     @staticmethod
     def _slots(config: OffPolicyConfig, share: Share) -> int:
-        """Instants of each game: whole windows, so that writing one never wraps around."""
+        """Instants per game: a multiple of the window, so that writing one never wraps around."""
         return share.window * -(-config.capacity // (share.games * share.devices * share.window))
 
     # -- learner -----------------------------------------------------------------------------------
 
     def nets(self, rng: Rng) -> dict[str, Any]:
-        """The parts of the learner."""
+        """Create the parts of the learner."""
         raise NotImplementedError
 
     def follows(self, params: dict[str, Any]) -> dict[str, Any]:
-        """The parts that have a target network."""
+        """The parts that have target networks."""
         return params
 
     def rate(self, part: str) -> float:
-        """A part's learning rate."""
+        """Learning rate of a part."""
         return self.config.lr
 
     def init(self, rng: Rng) -> Learner:
@@ -206,7 +205,7 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
     def _gradient_steps(
         self, memory: Replay, key: Array, clock: Clock, learner: Learner, priority: Array
     ) -> tuple[Learner, Array, Metrics]:
-        """The gradient steps of one iteration."""
+        """All gradient steps of one iteration."""
         keys = jax.random.split(key, self.config.updates)
         step = partial(self._step, memory, clock)
         (learner, priority), metrics = jax.lax.scan(step, (learner, priority), keys)
@@ -215,7 +214,7 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
     def _step(
         self, memory: Replay, clock: Clock, state: tuple[Learner, Array], key: Array
     ) -> tuple[tuple[Learner, Array], Metrics]:
-        """One of them: draw windows, improve the learner, rank the windows anew."""
+        """One gradient step: draw windows, improve the learner, update the windows' priorities."""
         learner, priority = state
         c = self.config
         key_draw, key = jax.random.split(key)
@@ -230,7 +229,7 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
         return (learner, memory.rank(drawn, surprise**c.priority).priority), metrics
 
     def batch(self, drawn: Drawn) -> Batch:
-        """Drawn windows with the rewards, weights and inputs that are learnt from."""
+        """Make a batch of drawn windows: rewards, weights and inputs of nets."""
         c = self.config
         window = drawn.window
         if self.sees_state and self.spec.joined:
@@ -252,8 +251,8 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
         )
 
     def targets(self, batch: Batch, values: Array) -> Array:
-        """`[T,B,…]` what is regressed to, from values `[T+1,B,N or 1]` of the instants."""
-        # one row: the pooled reward is the same for all agents
+        """`[T,B,…]` regression targets from values `[T+1,B,N or 1]`."""
+        # with one row of values, the pooled reward is the same for all agents
         c = self.config
         rows = values.shape[-1]
         reward = batch.reward[..., :rows]
@@ -268,13 +267,13 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
     def improve(
         self, learner: Learner, batch: Batch, key: Array, clock: Clock
     ) -> tuple[Learner, Metrics, Array]:
-        """One gradient step, its metrics, and how wrong `[B]` the learner was about each window."""
+        """Take a gradient step; also return metrics and the error `[B]` about each window."""
         raise NotImplementedError
 
     def descended(
         self, learner: Learner, parts: tuple[str, ...], grads: dict[str, Any], clock: Clock
     ) -> tuple[Learner, Metrics]:
-        """The learner after a step of these parts."""
+        """Take an optimiser step for these parts."""
         rates = {
             part: annealed(self.rate(part), self.config.anneal, clock.progress) for part in parts
         }
@@ -282,7 +281,7 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
         return learner._replace(params=params, opt=opt), norms
 
     def followed(self, learner: Learner) -> Learner:
-        """The learner with its step counted and its target networks moved, if it is their turn."""
+        """Count the gradient step, and move the target networks if due."""
         c = self.config
         updates = learner.updates + 1
         tau = jnp.where(updates % c.target_every == 0, c.tau, 0.0)
@@ -291,7 +290,7 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
 
 
 def _wait(steps: Any, learner: Learner, priority: Array) -> tuple[Learner, Array, Metrics]:
-    """Too early to learn: nothing changes."""
+    """Change nothing, as it is too early to learn."""
     return learner, priority, zeros(steps, learner, priority)
 
 
@@ -304,13 +303,15 @@ def zeros(step: Any, *args: Any) -> Metrics:
 def gradients(
     losses: Any, params: dict[str, Any], *rest: Any
 ) -> tuple[dict[str, Any], Metrics, Array]:
-    """Gradients and metrics summed over devices, of `losses(params, *rest)`, which returns each
-    device's part of `(loss, (metrics, surprise))`."""
+    """Gradients and metrics, summed over devices.
+
+    `losses(params, *rest)` returns this device's share of `(loss, (metrics, surprise))`.
+    """
     grads, (metrics, surprise) = jax.grad(losses, has_aux=True)(params, *rest)
     grads, metrics = total((grads, metrics))
     return grads, metrics, surprise
 
 
 def surprise(error: Array, weight: Array) -> Array:
-    """`[B]` mean absolute error of each window, from `[T,B,N or 1]`."""
+    """`[B]` mean absolute error of each window, from errors `[T,B,N or 1]`."""
     return (jnp.abs(error) * (weight > 0)).sum((0, 2)) / jnp.maximum((weight > 0).sum((0, 2)), 1)

@@ -1,6 +1,6 @@
 """The policy family: on-policy actors with critics that regress to λ-returns of the last window.
 
-A member says what its critic sees, what it regresses to, and how its actor descends.
+A member defines what its critic sees, the critic's targets, and the actor's loss.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class OnPolicyConfig(NetConfig):
 
 class Learner(NamedTuple):
     params: dict[str, Any]  # actor, critic
-    target: Any  # a critic that follows, where the member keeps one
+    target: Any  # a target critic, where the member has one
     opt: dict[str, Any]
     scale: ReturnNormaliser
 
@@ -77,18 +77,18 @@ OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig, default=OnPol
 
 
 class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
-    """The family. Members override `critic_sees`, `regress` and `losses`."""
+    """Base of the family; members override `critic_sees`, `regress` and `losses`."""
 
     family = "policy"
     critic_sees: ClassVar[tuple[InputPart, ...]] = (OBS, ID)
-    epochs: ClassVar[tuple[str, ...]] = ("epochs",)  # settings that count passes over a window
-    minibatches: ClassVar[tuple[str, ...]] = ("minibatches",)  # and those that split a pass
+    epochs: ClassVar[tuple[str, ...]] = ("epochs",)  # options that count passes over a window
+    minibatches: ClassVar[tuple[str, ...]] = ("minibatches",)  # options that split a pass
 
     def __init__(self, config: OnPolicyConfigT, spec: Spec):
         super().__init__(config, spec)
         own = config.reward == "own"
         central = STATE in self.critic_sees
-        # all agents see one state: where each has its own reward, the critic needs their ids
+        # with one state for all and own rewards, the critic needs agents' ids to tell them apart
         needed = self.alike and own and central
         own_value = needed or (self.told_apart and (own or OBS in self.critic_sees))
         self.inputs["critic"] = tuple(
@@ -104,12 +104,12 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
 
     @property
     def critic_owner(self) -> tuple[int, ...]:
-        """Who owns the parameters of each agent's critic: as those of its actor."""
+        """Owners of the critics' parameters; by default those of the actors'."""
         return self.owner
 
     @classmethod
     def _rows(cls, config: OnPolicyConfig, share: Share) -> tuple[int, str]:
-        """How many rows minibatches split, and what a row is."""
+        """The number of rows that minibatches split, and the name of a row."""
         if torsos.find(config.torso).recurrent:
             return share.games, "games"
         return share.games * share.window, "rows (games x window)"
@@ -182,10 +182,10 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
     def decide(
         self, actor: Actor, context: Context, carry: Hidden, clock: Clock, key: Array, greedy: bool
     ) -> tuple[Any, Array, Hidden]:
-        """The policy, what it draws, and the carry after it.
+        """The policy, its sample, and the carry after it.
 
-        Agents that decide one after another override this: they hand what the earlier ones chose
-        to `policy` as `context.action`, which holds the actions taken when the policy learns.
+        Agents that decide one after another override this. They pass the choices of earlier agents
+        to `policy` as `context.action`; when the policy learns, that field holds the actions taken.
         """
         dist, _, hidden = self.policy(actor, context, carry, clock)
         return dist, dist.mode() if greedy else dist.sample(key), hidden
@@ -193,8 +193,7 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
     def policy(
         self, actor: Actor, context: Context, carry: Hidden, clock: Clock
     ) -> tuple[Any, Array, Hidden]:
-        """The policy at every instant of a context, its torso's features, and the carry after the
-        last instant."""
+        """The policy at every instant, its torso's features, and the carry after the last."""
         return actor(
             gather(self.inputs["actor"], context, self.spec),
             carry,
@@ -224,13 +223,13 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
     def improve(
         self, learner: Learner, batch: Batch, key: Array, clock: Clock
     ) -> tuple[Learner, Metrics]:
-        """Gradient steps on the window; agents that learn one after another take turns here."""
+        """Gradient steps on the window; override this for agents that learn one after another."""
         c = self.config
         parts = ("actor", "critic")
         return self.passes(self.losses, parts, learner, batch, key, clock, c.epochs, c.minibatches)
 
     def critic_first(self, learner: Learner, batch: Batch, key: Array, clock: Clock) -> Learner:
-        """What the critic learns from the window before the actor learns anything: nothing."""
+        """Train the critic on the window before the actor; by default do nothing."""
         return learner
 
     def passes(
@@ -244,8 +243,7 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         epochs: int,
         minibatches: int,
     ) -> tuple[Learner, Metrics]:
-        """Gradient steps of some parts of the learner, over shuffled minibatches; metrics are their
-        means."""
+        """Gradient steps of some parts over shuffled minibatches; metrics are their means."""
         rows = shuffled_rows(key, batch.weight.shape[1], epochs, minibatches)
         learner, metrics = jax.lax.scan(
             partial(self._update, losses, parts, batch, clock), learner, rows
@@ -255,8 +253,7 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
     def prepare(
         self, learner: Learner, memory: Rollout, key: Array, clock: Clock
     ) -> tuple[Learner, Batch, Hidden]:
-        """Targets and advantages of the whole window, before any update; the critic's next
-        carry."""
+        """Targets and advantages of the window before any update; the critic's next carry."""
         window = memory.window
         c = self.config
         reward, discount = pool(window.reward, window.discount, c.reward)
@@ -300,7 +297,7 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         key: Array,
         clock: Clock,
     ) -> tuple[Array, Hidden]:
-        """Values `[T+1,B,N]` that returns bootstrap from, and the critic's carry at instant T."""
+        """Values `[T+1,B,N]` to bootstrap from, and the critic's carry at instant T."""
         actor = learner.params["actor"]
         critic = learner.params["critic"]
         _, features, hidden = self.policy(actor, context, memory.window.carry.hidden, clock)
@@ -315,8 +312,7 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
     def critic(
         self, critic: Any, context: Context, carry: Hidden, features: Array | None = None
     ) -> tuple[Array, Hidden]:
-        """The critic's outputs at every instant of a context, `[T,B,N or 1,…]`; `features` are the
-        actor's."""
+        """Outputs `[T,B,N or 1,…]` of the critic; `features` are the actor's."""
         if self.config.share_torso and features is not None:
             return critic((features,), carry, context.view.first)
         return critic(gather(self.inputs["critic"], context, self.spec), carry, context.view.first)
@@ -330,7 +326,7 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         learner: Learner,
         rows: Array,
     ) -> tuple[Learner, Metrics]:
-        """One gradient step on some rows."""
+        """One gradient step on one minibatch of rows."""
         c = self.config
         if len(rows) < batch.weight.shape[1]:
             batch = jax.tree.map(lambda x: x.at[:, rows].get(mode="promise_in_bounds"), batch)
@@ -351,13 +347,13 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         return self.updated(learner), metrics | norms
 
     def updated(self, learner: Learner) -> Learner:
-        """What follows a gradient step."""
+        """Hook after each gradient step."""
         return learner
 
     def losses(
         self, params: dict, learner: Learner, batch: Batch, clock: Clock
     ) -> tuple[Array, Metrics]:
-        """The member's losses, each device's share, summed."""
+        """Sum of the actor's and the critic's loss, this device's share."""
         actor, features, metrics = self.actor_losses(params["actor"], batch, clock)
         critic, more = self.critic_losses(params["critic"], learner, batch, features)
         return actor + critic, metrics | more
@@ -365,7 +361,7 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
     def actor_losses(
         self, actor: Actor, batch: Batch, clock: Clock
     ) -> tuple[Array, Array, Metrics]:
-        """The actor's loss less its entropy bonus, its torso's features, and metrics."""
+        """The actor's loss minus its entropy bonus, its torso's features, and metrics."""
         dist, features, _ = self.policy(actor, batch.context, at(batch.actor_carry, 0), clock)
         loss, metrics = self.actor_loss(dist, batch)
         entropy = (dist.entropy() * batch.weight).sum()
@@ -383,7 +379,7 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
     def critic_alone(
         self, params: dict, learner: Learner, batch: Batch, clock: Clock
     ) -> tuple[Array, Metrics]:
-        """In place of `losses` where the critic learns without the actor."""
+        """The loss where the critic learns without the actor."""
         return self.critic_losses(params["critic"], learner, batch)
 
     def actor_loss(self, dist: Any, batch: Batch) -> tuple[Array, Metrics]:
@@ -395,5 +391,5 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         return (0.5 * (value - self.unit(learner, batch.target)) ** 2 * batch.critic_weight).sum()
 
     def unit(self, learner: Learner, value: Array) -> Array:
-        """A return in the unit the critic predicts."""
+        """Convert returns to the critic's unit."""
         return learner.scale.down(value) if self.config.normalise_value else value

@@ -1,8 +1,7 @@
-"""The pathwise family: an actor climbs the gradient of a critic with respect to the agent's own
-action.
+"""The pathwise family: actors ascend the critic's gradient with respect to their own action.
 
-A member says what its policies are, what the critic expects of the next instant and what the actor
-descends; its central form differs in what the critic sees.
+A member defines its policies, the critic's value of the next instant and the actor's loss. Its
+central variant changes only what the critic sees.
 """
 
 from __future__ import annotations
@@ -69,10 +68,12 @@ class Actor(eqx.Module):
 
 
 class Critic(eqx.Module):
-    """Q of inputs and actions. What is recurrent reads the inputs alone; actions join its
-    features."""
+    """Q of inputs and actions.
 
-    memory: Any  # a recurrent torso or None
+    A recurrent torso reads only the inputs; actions are concatenated to its features.
+    """
+
+    memory: Any  # a recurrent torso, or None
     torso: Any
     out: Dense
 
@@ -89,8 +90,11 @@ PathwiseConfigT = TypeVar("PathwiseConfigT", bound=PathwiseConfig, default=Pathw
 
 
 class Pathwise(OffPolicy[PathwiseConfigT]):
-    """The family. Members give `head`, `greedy`, `explore`, `next_values`, `actor_loss`, and
-    `bonus` where acting itself earns."""
+    """Base of the family.
+
+    Members define `head`, `greedy`, `explore`, `next_values` and `actor_loss`, and `bonus` if a
+    policy earns something beside the reward, such as entropy.
+    """
 
     family = "pathwise"
     central: ClassVar[bool] = False  # critics see the state and every agent's action
@@ -105,7 +109,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         self.critic_owner = owners(config.critic_sharing or config.sharing, spec)
         pooled = config.reward != "own"
         alike = len(set(self.critic_owner)) == 1
-        # one value serves all agents
+        # one critic output is the value of the whole team
         self.team_critic = self.central and pooled and alike and self.outs == 1
         told_apart = (
             spec.n > 1
@@ -118,12 +122,12 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
 
     @property
     def acted_sees(self) -> tuple[InputPart, ...]:
-        """What the critic sees of the team's actions."""
+        """The team's actions that the critic sees."""
         return (JOINT_ACTION if self.central else ACTION,)
 
     @property
     def outs(self) -> int:
-        """Numbers a critic answers with: one Q, or one for each of the agent's own actions."""
+        """Outputs of a critic: one Q, or one for each of the agent's own actions."""
         return 1
 
     # -- nets --------------------------------------------------------------------------------------
@@ -134,7 +138,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
 
     @property
     def twins(self) -> int:
-        """Number of critics; targets take the lowest of them."""
+        """Number of critics; targets use their minimum."""
         return 1
 
     def head(self, rng: Rng) -> Any:
@@ -142,7 +146,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         raise NotImplementedError
 
     def critic(self, rng: Rng) -> Critic:
-        """A central critic sees the state and need not remember."""
+        """A critic; recurrent only if it does not see the state."""
         c = self.config
         owner = self.critic_owner
         acted = width(self.inputs["action"], self.spec)
@@ -175,7 +179,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         return Decision(action, self.next_carry(hidden, action, carry), ())
 
     def policy(self, actor: Actor, context: Context, carry: Hidden) -> tuple[Any, Hidden]:
-        """The policy at every instant of a context, and the carry after them."""
+        """The policy at every instant of a context, and the carry after the last."""
         return actor(
             gather(self.inputs["actor"], context, self.spec),
             carry,
@@ -184,11 +188,11 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         )
 
     def greedy(self, policy: Any) -> Array:
-        """`[T,B,N,A]` the action it thinks best, as nets read it."""
+        """`[T,B,N,A]` the policy's best action, as nets read it."""
         raise NotImplementedError
 
     def explore(self, policy: Any, key: Array, legal: Array, clock: Clock) -> Array:
-        """`[T,B,N,A]` the action it tries while training, as nets read it."""
+        """`[T,B,N,A]` the action taken in training, as nets read it."""
         raise NotImplementedError
 
     # -- learning ----------------------------------------------------------------------------------
@@ -196,7 +200,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
     def improve(
         self, learner: Learner, batch: Batch, key: Array, clock: Clock
     ) -> tuple[Learner, Metrics, Array]:
-        """The critic's step, then the actor's against the new critic, then the targets'."""
+        """A step of the critic, then of the actor against the new critic, then of the targets."""
         key_critic, key_actor = jax.random.split(key)
         parts = {"critic": learner.params["critic"]}
         grads, metrics, wrong = gradients(self.critic_loss, parts, learner, batch, key_critic)
@@ -207,7 +211,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
     def actor_step(
         self, learner: Learner, batch: Batch, key: Array, clock: Clock
     ) -> tuple[Learner, Metrics]:
-        """The actor's step, with every other part but the critic."""
+        """A step of the actor and all other parts but the critic."""
         parts = {part: net for part, net in learner.params.items() if part != "critic"}
         grads, metrics, _ = gradients(self.actor_loss, parts, learner, batch, key)
         learner, norms = self.descended(learner, tuple(parts), grads, clock)
@@ -216,7 +220,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
     def critic_loss(
         self, params: dict, learner: Learner, batch: Batch, key: Array
     ) -> tuple[Array, tuple[Metrics, Array]]:
-        """Squared errors of every critic, each device's share."""
+        """Sum of all critics' squared errors, this device's share."""
         target = jax.lax.stop_gradient(self.critic_targets(learner, batch, key))
         qs = [
             self.q_taken(q, batch)
@@ -229,10 +233,10 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         return loss, (metrics, surprise(qs[0] - target, weight))
 
     def critic_targets(self, learner: Learner, batch: Batch, key: Array) -> Array:
-        """`[T,B,N or 1]` what the critics regress to.
+        """`[T,B,N or 1]` regression targets of the critics.
 
-        Over several steps each but the first adds its bonus to its reward. The first does not, as
-        its action is given; the value at the end has its bonus already.
+        Over several steps, every reward but the first includes its bonus. The first has none, as
+        its action is given; the bootstrapped value includes its own.
         """
         rivals = (
             jnp.concatenate([batch.window.rivals, batch.rivals_after[None]])
@@ -240,7 +244,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
             else None
         )
         values = self.next_values(learner, batch.context, rivals, key)
-        if self.config.n_step == 1 and not self.config.lam:  # no step between
+        if self.config.n_step == 1 and not self.config.lam:  # there is no step between
             return self.targets(batch, values)
         bonus = self.bonus(learner, batch.context, key)[:-1]
         return self.targets(batch._replace(reward=batch.reward + bonus), values) - bonus
@@ -248,19 +252,20 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
     def next_values(
         self, learner: Learner, context: Context, rivals: Array | None, key: Array
     ) -> Array:
-        """`[T+1,B,N or 1]` what the target critics expect of every instant, each agent acting on
-        its policy."""
+        """`[T+1,B,N or 1]` target critics' value of every instant under the policies."""
         raise NotImplementedError
 
     def bonus(self, learner: Learner, context: Context, key: Array) -> Array:
-        """`[T+1,B,N or 1]` what acting earns at every instant beside the reward, counted in
-        `next_values`: nothing."""
+        """`[T+1,B,N or 1]` what a policy earns beside the reward; 0 by default.
+
+        `next_values` must include it.
+        """
         return jnp.zeros((*context.view.first.shape, 1))
 
     def actor_loss(
         self, params: dict, learner: Learner, batch: Batch, key: Array
     ) -> tuple[Array, tuple[Metrics, Array]]:
-        """What the actor descends."""
+        """The actor's loss."""
         raise NotImplementedError
 
     def q_taken(self, q: Array, batch: Batch) -> Array:
@@ -268,22 +273,24 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         return q[..., 0]
 
     def played(self, batch: Batch, rivals: Array) -> Context:
-        """Instants 0…T-1 with what was done there; an agent that is not there does nothing."""
+        """Instants 0…T-1 with the actions taken; those of absent agents are zero."""
         context = at(batch.context, np.s_[:-1])
         return context._replace(
             action=self.acted(as_input(batch.window.action, self.spec), context.view), rivals=rivals
         )
 
     def q(self, critics: tuple[Critic, ...], context: Context) -> list[Array]:
-        """`[T,B,N or 1,outs]` of each critic."""
+        """Q `[T,B,N or 1,outs]` of each critic."""
         seen, actions = (
             gather(self.inputs[part], context, self.spec) for part in ("critic", "action")
         )
         return [critic(seen, actions, context.view.first) for critic in critics]
 
     def with_own_actions(self, context: Context, own: Array) -> Context:
-        """A context in which, for its own critic, each agent does `own [T,B,N,A]` and the others do
-        as they did."""
+        """Replace each agent's action by `own [T,B,N,A]` in the inputs of its own critic.
+
+        The others' actions stay.
+        """
         own = self.acted(own, context.view)
         if not self.central:
             return context._replace(action=own)
@@ -293,5 +300,5 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         )
 
     def start(self, torso: Any, context: Context) -> Hidden:
-        """The carry at a drawn window's first instant."""
+        """The initial carry for drawn windows."""
         return torso.carry(context.view.first.shape[1], self.spec.n)

@@ -48,8 +48,10 @@ class PPO(OnPolicy[PPOConfig]):
         return -(gain * batch.weight).sum(), metrics
 
     def log_ratio(self, dist: Any, batch: Batch) -> Array:
-        """`[T,B,N]` log of new to acting probability of each action taken; 0 where it has no
-        weight: of the dead it may be anything, and inf · 0 is NaN."""
+        """`[T,B,N]` log ratio of new to acting probability of each action taken.
+
+        0 where the weight is 0: a dead agent's ratio may be infinite, and inf · 0 is NaN.
+        """
         log_ratio = dist.log_prob(batch.record.raw) - batch.record.log_prob
         return jnp.where(batch.weight > 0, log_ratio, 0.0)
 

@@ -57,7 +57,7 @@ class QTRAN(Value[QTRANConfig]):
         }
 
     def joint(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
-        """Q of the joint action itself, not of utilities."""
+        """Q of the joint action, from its own net, not from utilities."""
         return params["joint"](view.state, joint_action(action, view, self.spec))
 
     def losses(

@@ -57,13 +57,12 @@ class SAC(Pathwise[SACConfig]):
 
     @property
     def outs(self) -> int:
-        """Discrete: of each own action, dueling."""
+        """Discrete: one dueling output for each own action."""
         return self.spec.action.size + 1 if self.discrete else 1
 
     @property
     def acted_sees(self) -> tuple[InputPart, ...]:
-        """Where a critic answers for each of the agent's own actions, it is shown only the
-        others'."""
+        """Discrete: a critic sees only the others' actions, as it answers for each own one."""
         if self.discrete:
             return (OTHERS_ACTION,) if self.central else ()
         return super().acted_sees
@@ -87,12 +86,11 @@ class SAC(Pathwise[SACConfig]):
         return self.unit(policy, policy.mode())
 
     def explore(self, policy: Any, key: Array, legal: Array, clock: Clock) -> Array:
-        """Its own draws; before learning begins those of a policy that has not learnt, which are
-        near uniform."""
+        """Sample from the policy; before learning begins it is nearly uniform."""
         return self.unit(policy, policy.sample(key))
 
     def unit(self, policy: Categorical | Gaussian, raw: Array) -> Array:
-        """A draw as nets read it."""
+        """Encode a raw sample as nets read it."""
         if isinstance(policy, Categorical):
             return jax.nn.one_hot(raw, self.spec.action.size)
         return policy.action(raw) * policy.used
@@ -104,7 +102,7 @@ class SAC(Pathwise[SACConfig]):
     def next_values(
         self, learner: Learner, context: Context, rivals: Array | None, key: Array
     ) -> Array:
-        """min Q + α·entropy of the present policies."""
+        """min Q + α·entropy of the current policies."""
         policy, raw = self.drawn(learner, context, key)
         bonus = self.bonus(learner, context, key)
         context = context._replace(
@@ -114,15 +112,17 @@ class SAC(Pathwise[SACConfig]):
         return ((jnp.exp(policy.log_probs) * q).sum(-1) if self.discrete else q[..., 0]) + bonus
 
     def bonus(self, learner: Learner, context: Context, key: Array) -> Array:
-        """α·entropy of the living, where continuous −α log π of the draw; a critic of the team
-        counts everybody's."""
+        """α·entropy of living agents; for continuous actions −α log π of a sample.
+
+        A team critic counts the sum over all agents.
+        """
         policy, raw = self.drawn(learner, context, key)
         entropy = policy.entropy() if self.discrete else -policy.log_prob(raw)
         bonus = jnp.exp(learner.params["alpha"]) * entropy * context.view.alive
         return bonus.sum(-1, keepdims=True) if self.team_critic else bonus
 
     def drawn(self, learner: Learner, context: Context, key: Array) -> tuple[Any, Array]:
-        """The present policy at every instant, and a draw from it."""
+        """The current policy at every instant, and a sample from it."""
         actor = learner.params["actor"]
         policy, _ = self.policy(actor, context, self.start(actor.torso, context))
         return policy, policy.sample(key)
@@ -133,7 +133,7 @@ class SAC(Pathwise[SACConfig]):
     def actor_loss(
         self, params: dict, learner: Learner, batch: Batch, key: Array
     ) -> tuple[Array, tuple[Metrics, Array]]:
-        """α·log π − min Q, and of the temperature log α·(entropy − the one aimed at)."""
+        """Loss of the actor, α·log π − min Q, plus that of α, log α·(entropy − target entropy)."""
         context = self.played(batch, batch.window.rivals)
         actor = params["actor"]
         weight = batch.actor_weight

@@ -1,7 +1,6 @@
-"""The value family: every agent has utilities of its actions, the team's value is a mix of those of
-the actions taken.
+"""The value family: agents have utilities of their actions, and a mixer makes the team's value.
 
-A member says how utilities are mixed.
+A member defines the mixer.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class Utility(eqx.Module):
     """An agent's value of each of its actions."""
 
     torso: Any
-    out: Dense  # actions, and where dueling one more for the value
+    out: Dense  # a row of utilities; dueling adds one number, the value
 
     def __call__(
         self, parts: Parts, carry: Hidden, first: Array, legal: Array
@@ -79,14 +78,14 @@ ValueConfigT = TypeVar("ValueConfigT", bound=ValueConfig, default=ValueConfig)
 
 
 class Value(OffPolicy[ValueConfigT]):
-    """The family. Members override `mixer` and `joint`, or `losses`."""
+    """Base of the family; members override `mixer` and `joint`, or `losses`."""
 
     acts = "agents"
     family = "value"
 
     spaces = (Discrete,)
-    mixes: ClassVar[bool] = False  # utilities into one value of the team
-    mixer_sees: ClassVar[tuple[InputPart, ...]] = ()  # beside the utilities
+    mixes: ClassVar[bool] = False  # whether utilities are mixed into one value of the team
+    mixer_sees: ClassVar[tuple[InputPart, ...]] = ()  # its inputs beside the utilities
 
     def __init__(self, config: ValueConfigT, spec: Spec):
         super().__init__(config, spec)
@@ -104,7 +103,7 @@ class Value(OffPolicy[ValueConfigT]):
         )
 
     def mixer(self, rng: Rng) -> dict[str, Any]:
-        """The member's own parts beside the agents'."""
+        """Parts of the learner beside the agents' nets, such as a mixer."""
         return {}
 
     # -- acting ------------------------------------------------------------------------------------
@@ -124,7 +123,7 @@ class Value(OffPolicy[ValueConfigT]):
         return Decision(action, self.next_carry(hidden, action, carry), ())
 
     def explore(self, key: Array, q: Array, legal: Array, clock: Clock) -> Array:
-        """What it tries while it learns."""
+        """Actions to take in training."""
         return epsilon_greedy(key, best_action(q, legal), legal, self.epsilon(clock))
 
     def epsilon(self, clock: Clock) -> Array:
@@ -132,7 +131,7 @@ class Value(OffPolicy[ValueConfigT]):
         return SCHEDULES[c.epsilon_decay](c.epsilon, c.epsilon_end, c.epsilon_steps, clock.steps)
 
     def utilities(self, net: Utility, context: Context, carry: Hidden) -> tuple[Array, Hidden]:
-        """`[T,B,N,A]` at every instant of a context, and the carry after them."""
+        """Utilities `[T,B,N,A]` at every instant of a context, and the carry after the last."""
         return net(
             gather(self.inputs["actor"], context, self.spec),
             carry,
@@ -150,7 +149,7 @@ class Value(OffPolicy[ValueConfigT]):
     def descent(
         self, losses: Callable, learner: Learner, batch: Batch, clock: Clock
     ) -> tuple[Learner, Metrics, Array]:
-        """A step of every part down these losses."""
+        """A gradient step of every part on these losses."""
         grads, metrics, wrong = gradients(losses, learner.params, learner, batch)
         learner, norms = self.descended(learner, tuple(learner.params), grads, clock)
         return self.followed(learner), metrics | norms | {"epsilon": self.epsilon(clock)}, wrong
@@ -158,7 +157,7 @@ class Value(OffPolicy[ValueConfigT]):
     def losses(
         self, params: dict, learner: Learner, batch: Batch
     ) -> tuple[Array, tuple[Metrics, Array]]:
-        """Squared errors of the mix of utilities, each device's share."""
+        """Squared TD errors of the mixed utilities, this device's share."""
         online, follower, greedy = self.unrolled(params, learner, batch)
         view = batch.context.view
         q = self.joint(params, online[:-1], batch.window.action, at(view, np.s_[:-1]))
@@ -166,8 +165,7 @@ class Value(OffPolicy[ValueConfigT]):
         return self.regression(q, self.targets(batch, values), batch)
 
     def unrolled(self, params: dict, learner: Learner, batch: Batch) -> tuple[Array, Array, Array]:
-        """Utilities of every instant, online `[T+1,B,N,A]` and target, and the action the target
-        takes there."""
+        """Online and target utilities `[T+1,B,N,A]`, and the actions of the TD target."""
         start = params["agents"].torso.carry(batch.importance.shape[0], self.spec.n)
         online, _ = self.utilities(params["agents"], batch.context, start)
         follower, _ = self.utilities(learner.target["agents"], batch.context, start)
@@ -178,18 +176,17 @@ class Value(OffPolicy[ValueConfigT]):
         )
 
     def joint(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
-        """The value `[T,B,1]` of a joint action `[T,B,N]`; without a mixer each agent's own,
-        `[T,B,N]`."""
+        """Value `[T,B,1]` of a joint action `[T,B,N]`; without a mixer, each agent's `[T,B,N]`."""
         return pick(utilities, action)
 
     def weight(self, batch: Batch) -> Array:
-        """`[T,B,N or 1]` of each error; adds up to 1 over all devices."""
+        """Weight `[T,B,N or 1]` of each error; adds up to 1 over all devices."""
         return batch.weight.sum(-1, keepdims=True) if self.mixes else batch.weight
 
     def regression(
         self, q: Array, target: Array, batch: Batch, stress: Array | float = 1.0
     ) -> tuple[Array, tuple[Metrics, Array]]:
-        """Squared errors, some of them stressed more than others."""
+        """Weighted squared errors; `stress` scales single errors."""
         weight = self.weight(batch)
         error = q - jax.lax.stop_gradient(target)
         loss = (0.5 * error**2 * weight * stress * batch.importance[:, None]).sum()
@@ -198,12 +195,10 @@ class Value(OffPolicy[ValueConfigT]):
 
 
 def joint_action(action: Array, view: View, spec: Spec) -> Array:
-    """`[T,B,N·A]` the actions of a team as a mixer reads them: an agent that is not there does
-    nothing."""
+    """`[T,B,N·A]` the team's joint action as a mixer reads it, zero for absent agents."""
     return (as_input(action, spec) * view.alive[..., None]).reshape(*view.first.shape, -1)
 
 
 def taken(utilities: Array, action: Array, view: View) -> Array:
-    """`[T,B,N]` utilities of these actions as a mixer takes them: an agent that is not there adds
-    nothing."""
+    """`[T,B,N]` utilities of these actions, zero for absent agents."""
     return pick(utilities, action) * view.alive

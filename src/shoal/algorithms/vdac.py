@@ -38,17 +38,17 @@ class VDACConfig(OnPolicyConfig):
 
 
 class Mixed(eqx.Module):
-    """Each agent's critic, and what makes one value of theirs."""
+    """Each agent's critic, and the mixer of their values."""
 
     local: Critic
-    mixer: Monotone | None  # None: their sum
+    mixer: Monotone | None  # None: the sum
 
     @property
     def torso(self) -> Any:
         return self.local.torso
 
     def team(self, values: Array, state: Array) -> Array:
-        """`[T,B,N]` and `[T,B,S]` to `[T,B,1]`."""
+        """Mix values `[T,B,N]`, given the state `[T,B,S]`, into `[T,B,1]`."""
         return values.sum(-1, keepdims=True) if self.mixer is None else self.mixer(values, state)
 
 
@@ -76,7 +76,7 @@ class VDAC(OnPolicy[VDACConfig]):
     def critic(
         self, critic: Mixed, context: Context, carry: Hidden, features: Array | None = None
     ) -> tuple[Array, Hidden]:
-        """The team's value `[T,B,1,1]`; an agent that is not there adds nothing."""
+        """The team's value `[T,B,1,1]`; absent agents contribute 0."""
         values, carry = super().critic(critic.local, context, carry, features)
         return critic.team(values[..., 0] * context.view.alive, context.view.state)[
             ..., None

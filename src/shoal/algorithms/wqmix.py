@@ -45,7 +45,7 @@ class Weighted(QMIX):
         return super().mixer(rng) | {"central_agents": self.utility(rng), "central_mixer": free}
 
     def central(self, params: dict, batch: Batch) -> Array:
-        """Utilities behind Q*, of agents of its own."""
+        """Utilities that Q* mixes, from nets of its own."""
         net = params["central_agents"]
         return self.utilities(
             net, batch.context, net.torso.carry(batch.importance.shape[0], self.spec.n)
@@ -77,7 +77,7 @@ class Weighted(QMIX):
         return loss + central, (metrics | {"central_loss": central}, wrong)
 
     def lighter(self, q: Array, target: Array, action: Array, top: Array, star_top: Array) -> Array:
-        """`[T,B,1]` True where an error counts less."""
+        """`[T,B,1]` True where an error gets the lower weight."""
         raise NotImplementedError
 
 

@@ -1,8 +1,8 @@
-"""What a team keeps to learn from.
+"""Memories: what a team learns from.
 
-Written by hand: flashbax puts the axis of games before time, scatters its writes, and brings flax
-and tensorstore along. Here a write is one slice, a draw is one gather, and both have the axes of
-the stream.
+Written by hand because flashbax puts the axis of games before time, scatters its writes, and
+depends on flax and tensorstore. Here a write is one slice, a draw is one gather, and both keep the
+axes of the view stream.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .trees import at
 
 
 class Rollout(NamedTuple):
-    """On-policy memory: the window just played, once."""
+    """On-policy memory: only the window just played."""
 
     carry: Any  # [B,…] the critic's carry at the window's first instant
     window: Any = ()  # a Window between `remember` and `learn`
 
 
 class Instant(NamedTuple):
-    """What a replay keeps of one instant: its view, and the actions that led to it."""
+    """One instant in a replay: its view and the actions that led to it."""
 
     view: View  # every field [B,…]
     action: Array  # [B,N] or [B,N,A]
@@ -40,27 +40,29 @@ class Drawn(NamedTuple):
     before: Array  # [1,B,N] or [1,B,N,A] the action that led to each window's first instant
     # [B,M] the other teams' actions at each window's last instant, where asked for
     rivals_after: Array
-    slot: Array  # [B] where each begins
-    game: Array  # [B]
+    slot: Array  # [B] slot of each window's first instant
+    game: Array  # [B] game of each window
     importance: Array  # [B] at most 1; all 1 when drawn uniformly
-    largest: Array | float = 1.0  # the importance that all were divided by
+    largest: Array | float = 1.0  # the importance weight that all others were divided by
 
 
 class Replay(NamedTuple):
-    """Off-policy memory: a ring over the stream, so that no observation is kept twice.
+    """Off-policy memory: a ring buffer of instants, which stores no observation twice.
 
-    Slots hold successive instants. The next one replaces the oldest: the instants on the two sides
-    of that slot are not successive, and no window crosses it.
+    Slots hold successive instants, and the next instant replaces the oldest. The instants before
+    and after that slot are not successive, so no window crosses it.
     """
 
     ring: Instant  # every leaf [C,B,…]
-    priority: Array  # [C,B] of the window that begins there; [0,B] where all are alike
+    priority: Array  # [C,B] of the window that begins at each slot; [0,B] if draws are uniform
     head: Array  # [] int32 slot of the next instant
     size: Array  # [] int32 slots in use
 
     def put(self, window: Window) -> Replay:
-        """Add instants 1…T; instant 0 came with the window before. (The run's very first instant is
-        not kept.)"""
+        """Add instants 1…T of a window; its instant 0 was added with the window before.
+
+        The very first instant of a run is not stored.
+        """
         block = instants(window)
         fitting = jax.tree.map(
             lambda new, old: new if old.size else old[: len(new)], block, self.ring
@@ -73,7 +75,7 @@ class Replay(NamedTuple):
         slots = ring.action.shape[0]
         steps = block.action.shape[0]
         priority = self.priority
-        if priority.size:  # new windows get the highest priority there is
+        if priority.size:  # new windows get the highest priority so far
             most = priority.max()
             fresh = jnp.full((steps, priority.shape[1]), jnp.where(most > 0, most, 1.0))
             priority = jax.lax.dynamic_update_slice_in_dim(priority, fresh, self.head, 0)
@@ -82,14 +84,16 @@ class Replay(NamedTuple):
         )
 
     def windows(self, length: int) -> Array:
-        """How many windows of `length` instants there are in each game."""
+        """Number of windows of `length` instants in each game."""
         return jnp.maximum(self.size - length + 1, 0)
 
     def draw(
         self, key: Array, count: int, steps: int, rivals_after: bool, beta: float | Array = 1.0
     ) -> Drawn:
-        """`count` windows of `steps` transitions; `rivals_after` adds the rivals' actions at their
-        last instants."""
+        """Draw `count` windows of `steps` transitions.
+
+        `rivals_after` adds the other teams' actions at each window's last instant.
+        """
         slots, games = self.ring.action.shape[:2]
         length = steps + 1 + rivals_after
         if self.priority.size:
@@ -97,7 +101,7 @@ class Replay(NamedTuple):
             largest = importance.max()
             importance = importance / largest
         else:
-            # 32 bits each: the remainder is even enough
+            # the remainder of 32 random bits is close enough to uniform
             start, game = jax.random.bits(key, (2, count))
             start = (start % self.windows(length)).astype(int)
             game = (game % games).astype(int)
@@ -113,14 +117,16 @@ class Replay(NamedTuple):
     def _by_priority(
         self, key: Array, count: int, length: int, beta: float | Array
     ) -> tuple[Array, Array, Array]:
-        """Slots, games and importance weights, in proportion to priority, stratified (Schaul et al.
-        2016, §3.4)."""
+        """Draw in proportion to priority, stratified (Schaul et al. 2016, §3.4).
+
+        Returns slots, games and importance weights.
+        """
         slots, games = self.priority.shape
         age = (jnp.arange(slots) - self.head + self.size) % slots
         rows = jnp.where(age < self.windows(length), self.priority.sum(1), 0.0)
         below = jnp.cumsum(rows)
         draw = (jnp.arange(count) + jax.random.uniform(key, (count,))) / count * below[-1]
-        # rounding must not lead past the last window
+        # rounding must not select a window past the last one
         draw = jnp.minimum(draw, jnp.nextafter(below[-1], 0.0))
         slot = jnp.searchsorted(below, draw, side="right")
         inside = jnp.cumsum(self.priority[slot], axis=1)
@@ -130,22 +136,24 @@ class Replay(NamedTuple):
         return slot, game, rarity**beta
 
     def rank(self, drawn: Drawn, surprise: Array) -> Replay:
-        """Give the windows drawn new priorities."""
+        """Set the priorities of drawn windows."""
         if not self.priority.size:
             return self
         return self._replace(priority=self.priority.at[drawn.slot, drawn.game].set(surprise + 1e-6))
 
 
 def instants(window: Window) -> Instant:
-    """Instants 1…T of a window with the actions that led to them."""
+    """Instants 1…T of a window, each with the actions that led to it."""
     return Instant(at(window.view, np.s_[1:]), window.action, window.rivals)
 
 
 def empty(
     spec: Spec, games: int, slots: int, state: bool, rivals: bool, prioritised: bool
 ) -> Replay:
-    """A replay of `slots` instants of each game, with or without the state and the rivals'
-    actions."""
+    """An empty replay of `slots` instants per game.
+
+    `state` and `rivals` say whether to store the state and the other teams' actions.
+    """
     agents = (slots, games, spec.n)
     size = spec.action.size
     view = View(

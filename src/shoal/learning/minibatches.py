@@ -1,4 +1,4 @@
-"""The window of an on-policy learner as rows, and the minibatches that its passes are made of."""
+"""An on-policy window as rows, and minibatches of those rows."""
 
 from __future__ import annotations
 
@@ -12,32 +12,34 @@ from ..nets.inputs import Context
 
 
 class Record(NamedTuple):
-    """What is kept of a decision."""
+    """What an on-policy policy records with each decision."""
 
-    raw: Array  # [B,N] or [B,N,A] the sample that the action was made of
+    raw: Array  # [B,N] or [B,N,A] the raw sample that became the action
     log_prob: Array  # [B,N]
 
 
 class Batch(NamedTuple):
-    """Rows to learn from, `[T,B,…]`; when nothing is recurrent time is folded into B."""
+    """Rows to learn from, `[T,B,…]`; without recurrence, time is folded into `B`."""
 
     context: Context
     record: Record
-    # [T,B,N] the actor's; adds up to 1 over all devices once it comes to a gradient step
+    # [T,B,N] weight in the actor's loss; adds up to 1 over all devices in each gradient step
     weight: Array
-    # [T,B,N] likewise the critic's: with a pooled reward, a team earns on when an agent is dead
+    # [T,B,N] weight in the critic's loss: with a pooled reward, the dead count too
     critic_weight: Array
-    target: Array  # [T,B,N] for the critic
-    value: Array  # [T,B,N] the critic's output before any update, in its own unit then
+    target: Array  # [T,B,N] the critic's regression target
+    value: Array  # [T,B,N] the critic's output before any update, in the critic's unit at that time
     advantage: Array  # [T,B,N]
-    # [1,B,…] every leaf of what their torsos carry into the first row
+    # [1,B,…] every leaf: the torsos' carries at the first step
     actor_carry: Any
     critic_carry: Any
 
 
 def fold_time(batch: Batch) -> Batch:
-    """`[T,B,…]` -> `[1,T·B,…]`: where nothing is recurrent every step is a row of its own, and
-    carries are empty."""
+    """Fold time into games, `[T,B,…]` -> `[1,T·B,…]`: every step becomes a row of its own.
+
+    Only for nets without recurrence, whose carries are empty.
+    """
     count = batch.weight.shape[0] * batch.weight.shape[1]
     carries = {"actor_carry": batch.actor_carry, "critic_carry": batch.critic_carry}
     folded = jax.tree.map(
@@ -50,8 +52,8 @@ def fold_time(batch: Batch) -> Batch:
 def shuffled_rows(key: Array, rows: int, epochs: int, count: int) -> Array:
     """Row numbers `[epochs·count, rows/count]`: each epoch is a shuffle of all rows.
 
-    One sort of plain integers per epoch, each a row number below random bits;
-    `jax.random.permutation` sorts pairs, several times. Rows that draw the same bits keep their
+    Each epoch sorts plain integers once: random high bits over a row number.
+    `jax.random.permutation` would sort pairs several times. Rows that draw the same bits keep their
     order, which matters only at a minibatch's edge.
     """
     low = jnp.uint32((1 << max(rows - 1, 1).bit_length()) - 1)

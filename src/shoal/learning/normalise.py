@@ -1,4 +1,4 @@
-"""Running statistics of returns: the unit in which a critic predicts."""
+"""Running statistics of returns, by which a critic's targets are normalised."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from jax import Array
 
 from .reduce import moments, total
 
-FLOOR = 0.01  # least deviation: a game that always pays the same has none
+FLOOR = 0.01  # smallest deviation: a game with constant returns has none
 
 
 class ReturnNormaliser(NamedTuple):
-    """Running mean and variance of the returns, debiased."""
+    """Running mean and variance of returns, debiased."""
 
     mean: Array
     variance: Array
-    windows: Array  # seen so far, older ones decayed
+    windows: Array  # number seen so far, decayed
 
     def update(self, x: Array, weight: Array, decay: float = 0.99) -> ReturnNormaliser:
-        """With a window's returns, under weights that add up to 1; unchanged if all are 0."""
+        """Update from a window's returns, under weights that add up to 1, or are all 0."""
         mean, variance = moments(x, weight)
-        any_weight = total(weight.sum())  # 1, or 0 where nobody acted
+        any_weight = total(weight.sum())  # 1, or 0 where no agent acted
         windows = jnp.where(any_weight > 0, decay * self.windows + 1, self.windows)
         step = any_weight / jnp.maximum(windows, 1.0)
         away = mean - self.mean
@@ -34,13 +34,13 @@ class ReturnNormaliser(NamedTuple):
 
     @property
     def deviation(self) -> Array:
-        """At least FLOOR."""
+        """Standard deviation, at least FLOOR."""
         return jnp.maximum(jnp.sqrt(self.variance), FLOOR)
 
     def down(self, x: Array) -> Array:
-        """Returns in the critic's unit."""
+        """Normalise: from returns to the critic's unit."""
         return (x - self.mean) / self.deviation
 
     def up(self, x: Array) -> Array:
-        """What a critic predicts, as returns."""
+        """Denormalise: from the critic's unit to returns."""
         return x * self.deviation + self.mean

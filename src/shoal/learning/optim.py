@@ -1,4 +1,4 @@
-"""Gradient steps, and target networks that follow."""
+"""Gradient steps and target networks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jax import Array
 
 from .trees import Tree
 
-ByPart = dict[str, Any]  # by part of the learner, such as the actor
+ByPart = dict[str, Any]  # by part of the learner, such as "actor"
 
 
 def adam(max_norm: float) -> optax.GradientTransformation:
@@ -27,7 +27,7 @@ def descend(
     grads: ByPart,
     rates: dict[str, Array],
 ) -> tuple[ByPart, ByPart, dict[str, Array]]:
-    """One step of every part of `params` that has a rate; norms of their gradients."""
+    """Take one step for every part of `params` that has a rate; also return the gradient norms."""
     new_params = dict(params)
     new_opt = dict(opt)
     norms: dict[str, Array] = {}
@@ -43,7 +43,7 @@ def _moved(rate: Array, param: Array, update: Array) -> Array:
 
 
 def follow(target: Tree, online: Tree, tau: float | Array) -> Tree:
-    """The target moves by `tau` of the way."""
+    """Move the target a fraction `tau` of the way towards the online parameters."""
     return jax.tree.map(partial(_between, tau), target, online)
 
 
@@ -52,5 +52,5 @@ def _between(tau: float | Array, target: Array, online: Array) -> Array:
 
 
 def annealed(rate: float, anneal: bool, progress: Array) -> Array:
-    """A learning rate; with `anneal` it falls linearly to 0 over the run."""
+    """The learning rate; with `anneal` it falls linearly to 0 over the run."""
     return rate * jnp.where(anneal, jnp.maximum(1.0 - progress, 0.0), 1.0)

@@ -1,8 +1,8 @@
-"""Sums over devices: each device plays its own part of the games, learners are the same on all of
-them and are updated by sums.
+"""Sums over devices.
 
-The loop runs inside `shard_map` over one mesh axis, on one device too, so these sums are always
-defined there.
+Each device plays its own share of the games. Learners are equal on all devices and are updated by
+sums over them. The loop runs inside `shard_map` over one mesh axis, also on a single device, so
+these sums are always defined there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ AXIS = "devices"
 
 
 def total(tree: Tree) -> Tree:
-    """Every leaf summed over the devices, in one exchange."""
+    """Sum every leaf over the devices, in one exchange."""
     if jax.lax.axis_size(AXIS) == 1:
         return tree
     flat, unravel = ravel_pytree(tree)
@@ -26,15 +26,15 @@ def total(tree: Tree) -> Tree:
 
 
 def largest(x: Array | float) -> Array:
-    """The largest of all devices' numbers."""
+    """Maximum over the devices."""
     return jax.lax.pmax(x, AXIS)
 
 
 def mean_weights(weight: Array) -> Array:
-    """Weights that add up to 1 over all devices; all 0 for an empty mask.
+    """Scale weights to add up to 1 over all devices; all 0 for an empty mask.
 
     `(x * mean_weights(weight)).sum()` is a device's part of the weighted mean: the parts add up to
-    it, and so do their gradients.
+    the mean, and their gradients to its gradient.
     """
     return weight / jnp.maximum(total(weight.sum()), 1.0)
 
@@ -42,8 +42,8 @@ def mean_weights(weight: Array) -> Array:
 def moments(x: Array, weight: Array) -> tuple[Array, Array]:
     """Mean and variance over all devices, under weights that add up to 1.
 
-    In two passes: in float32 the squares of numbers far from 0 lose their variance. The second pass
-    also corrects the mean for what the first lost to rounding.
+    Computed in two passes: in float32, squares of numbers far from 0 lose the variance. The second
+    pass also corrects the rounding error of the mean.
     """
     rough = total((x * weight).sum())
     away = x - rough

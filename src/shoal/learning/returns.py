@@ -1,9 +1,9 @@
 """Returns and advantages on the view stream: pure functions, arrays in, arrays out.
 
-Every one of them reads `discount` (0 where the task ended) for bootstrapping and `valid` (0 on the
-dummy transition over a reset) for succession, so that truncation, termination and several episodes
-in a row need no special case. Only an agent that is cut short alone, while the game goes on, needs
-`settle` first.
+All of them read `discount` (0 where the task ended) for bootstrapping and `valid` (0 on the dummy
+transition over a reset) for succession. So truncation, termination and several episodes in a row
+need no special case. Only an agent that is truncated alone, while the game goes on, needs `settle`
+first.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from ..types import View, Window
 def advantages(
     reward: Array, discount: Array, values: Array, valid: Array, gamma: float, lam: float
 ) -> Array:
-    """GAE: λ-weighted sums of TD errors, `[T,…]` from `values [T+1,…]` (Schulman et al. 2016, eq.
-    16).
+    """GAE: λ-weighted sums of TD errors (Schulman et al. 2016, eq. 16).
 
-    Adding `values[:-1]` gives TD(λ) targets; λ = 1 sums rewards to the window's end and bootstraps
-    there.
+    Returns `[T,…]` from `values [T+1,…]`. Adding `values[:-1]` gives TD(λ) targets. With λ = 1,
+    rewards are summed to the window's end, where the value is bootstrapped.
     """
     delta = valid * (reward + gamma * discount * values[1:] - values[:-1])
     decay = valid * (gamma * lam) * discount
@@ -41,8 +40,10 @@ def _accumulate(later: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
 def n_step(
     reward: Array, discount: Array, values: Array, valid: Array, gamma: float, n: int
 ) -> Array:
-    """Targets `[T,…]`: n rewards and the value after them; fewer rewards where the episode or the
-    window ends before."""
+    """n-step targets `[T,…]`: n rewards plus the bootstrapped value after them.
+
+    There are fewer rewards where the episode or the window ends earlier.
+    """
     target = values
     for _ in range(n):
         longer = jnp.where(valid, reward + gamma * discount * target[1:], values[:-1])
@@ -51,8 +52,7 @@ def n_step(
 
 
 def pool(reward: Array, discount: Array, how: str) -> tuple[Array, Array]:
-    """Rewards and discounts `[…,N]` that agents learn from: their own, or the mean or sum of the
-    team's.
+    """Rewards and discounts `[…,N]` to learn from: each agent's own, or the team's mean or sum.
 
     A pooled reward goes with the team's discount: a dead agent still shares in what its team earns.
     """
@@ -65,11 +65,10 @@ def pool(reward: Array, discount: Array, how: str) -> tuple[Array, Array]:
 
 
 def counted(view: View, how: str) -> Array:
-    """`[…,N]` bool: agents whose value counts at an instant. These are the living, and those cut
-    short alone at this instant.
+    """`[…,N]` bool: agents whose value counts at an instant.
 
-    With a pooled reward the team plays on when one of its agents leaves; it is cut short when the
-    last one does.
+    These are the living, and those truncated alone at this instant. With a pooled reward the team
+    plays on when one of its agents leaves; it is truncated only when the last one leaves.
     """
     if how == "own":
         return view.alive | view.cut
@@ -77,23 +76,24 @@ def counted(view: View, how: str) -> Array:
 
 
 def left(view: View, how: str) -> Array:
-    """`[…,N or 1]` bool: an agent, or with a pooled reward its team, was cut short alone at this
-    instant."""
+    """`[…,N or 1]` bool: an agent, or with a pooled reward its team, is truncated here."""
     return view.cut if how == "own" else (counted(view, how) & ~view.alive).any(-1, keepdims=True)
 
 
 def settle(reward: Array, discount: Array, values: Array, left: Array) -> tuple[Array, Array]:
-    """Rewards and discounts `[T,…]` in which an agent that left at an instant is paid the value
-    `[T+1,…]` predicted for it there.
+    """Pay an agent that left at an instant the value predicted for it there.
 
-    That stands for all it would have earned afterwards, so its discount is then 0.
+    Returns rewards and discounts `[T,…]`, from values `[T+1,…]`. The value stands for all the agent
+    would have earned afterwards, so the discount there becomes 0.
     """
     return jnp.where(left[:-1], values[:-1], reward), jnp.where(left[:-1], 0.0, discount)
 
 
 def learning_weight(window: Window, how: str) -> Array:
-    """`[T,B,N]` 1 where an agent learns from a transition: while it lives, with a pooled reward
-    also after its death."""
+    """`[T,B,N]` 1 where an agent learns from a transition, else 0.
+
+    It learns while it lives; with a pooled reward also after its death.
+    """
     if how == "own":
         return window.weight
     return jnp.broadcast_to(window.valid, window.view.alive[:-1].shape).astype(jnp.float32)

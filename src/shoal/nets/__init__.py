@@ -1,4 +1,4 @@
-"""Nets: layers, torsos, heads, mixers, and what each part is shown.
+"""Nets: layers, torsos, heads, mixers, and their inputs.
 
-Pure functions of parameters and arrays; parameter sharing is an axis of every layer.
+Pure functions of parameters and arrays. Parameter sharing is an axis of every layer.
 """

@@ -37,7 +37,7 @@ class Critic(eqx.Module):
 
 
 class IdentityTorso(eqx.Module):
-    """The torso of a critic that reads the actor's features: hands its one part on."""
+    """Identity: the torso of a critic that reads the actor's features."""
 
     def carry(self, games: int, rows: int) -> Array:
         return jnp.zeros((games, rows, 0))

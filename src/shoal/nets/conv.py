@@ -1,4 +1,4 @@
-"""Convolutions in front of a torso, for observations that are images."""
+"""Convolutions before a torso, for image observations."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .mlp import Parts
 
 
 class Conv(eqx.Module):
-    """A convolution of images `[R,H,W,N,C]`, each agent's by its owner's weights.
+    """A convolution of images `[R,H,W,N,C]`, each agent's with its owner's weights.
 
-    The image is cut into blocks as wide as the stride, 2 x 2 of which are read at once: of large
-    images 8 x 8 pixels at stride 4, then 4 x 4 at stride 2 (Mnih et al. 2015). Single pixels are
-    read 3 x 3. A `Dense` over neighbouring blocks is faster on a CPU than XLA's own convolution,
-    and many times so where agents have weights of their own.
+    The image is cut into blocks as wide as the stride, of which 2 x 2 are read at once. Large
+    images: 8 x 8 pixels at stride 4, then 4 x 4 at stride 2 (Mnih et al. 2015). At stride 1, 3 x 3
+    pixels are read. On a CPU a `Dense` over neighbouring blocks is faster than XLA's convolution,
+    and many times so where agents have their own weights.
     """
 
     dense: Dense
@@ -42,7 +42,7 @@ class Conv(eqx.Module):
         self.dense = Dense(rng, owner, prod(self.stride) * prod(self.span) * depth, channels)
 
     def __call__(self, x: Array) -> Array:
-        x = scaled(_blocks(x, *self.stride))  # scaled only now: bytes are moved faster
+        x = scaled(_blocks(x, *self.stride))  # scale late: moving bytes is faster
         rows, columns, _ = self.out
         strips = (x[:, i : i + rows] for i in range(self.span[0]))
         joined = (
@@ -53,8 +53,10 @@ class Conv(eqx.Module):
 
 
 class ConvEncoder(eqx.Module):
-    """Convolutions: an image `[T,B,N,H·W·C]` of bytes -> features `[T,B,N,F]`. Without any, the
-    pixels themselves."""
+    """Convolutions: uint8 images `[T,B,N,H·W·C]` -> features `[T,B,N,F]`.
+
+    Without any convolution, the features are the pixels.
+    """
 
     convs: tuple[Conv, ...]
     pixels: tuple[int, ...] = eqx.field(static=True)  # (H,W,C)
@@ -83,9 +85,9 @@ class ConvEncoder(eqx.Module):
 
     def __call__(self, image: Array) -> Array:
         alike = not self.convs or len(self.convs[0].dense.weight) == 1
-        # of one set of weights every agent's image is a row
+        # with shared weights, every agent's image is a row
         agents = 1 if alike else image.shape[-2]
-        image = image.astype(jnp.uint8)  # `Player` may be given bytes as floats
+        image = image.astype(jnp.uint8)  # `Player` may pass bytes as floats
         x = jnp.moveaxis(image.reshape(-1, agents, *self.pixels), 1, 3)
         for conv in self.convs:
             x = ACTIVATIONS[self.activation](conv(x))
@@ -93,12 +95,14 @@ class ConvEncoder(eqx.Module):
 
 
 class Cnn(eqx.Module):
-    """Convolutions over the input part that is an image, then another torso over their features
-    and the other parts."""
+    """Convolutions over the image part of the input, then an inner torso.
 
-    eye: ConvEncoder  # the name is part of saved policies
+    The inner torso reads the image's features and all other parts.
+    """
+
+    eye: ConvEncoder  # not renamed: saved policies contain this name
     inner: Any  # Mlp or Gru
-    at: int = eqx.field(static=True)  # which part
+    at: int = eqx.field(static=True)  # index of the image part
 
     def carry(self, games: int, rows: int) -> Array:
         return self.inner.carry(games, rows)
@@ -111,13 +115,12 @@ class Cnn(eqx.Module):
 
 
 def scaled(x: Array) -> Array:
-    """Bytes as numbers between 0 and 1; anything else unchanged."""
+    """Scale bytes to [0,1]; leave other types unchanged."""
     return x.astype(jnp.float32) / 255 if x.dtype == jnp.uint8 else x
 
 
 def _blocks(x: Array, high: int, wide: int) -> Array:
-    """Images `[R,H,W,N,C]` as blocks `[R,H/high,W/wide,N,high·wide·C]`; zeros fill the last ones
-    up."""
+    """Cut images `[R,H,W,N,C]` into blocks `[R,H/high,W/wide,N,high·wide·C]`, padded with zeros."""
     x = jnp.pad(x, ((0, 0), (0, -x.shape[1] % high), (0, -x.shape[2] % wide), (0, 0), (0, 0)))
     rows, height, width, agents, depth = x.shape
     x = x.reshape(rows, height // high, high, width // wide, wide, agents, depth)

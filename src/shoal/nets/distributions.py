@@ -1,7 +1,7 @@
 """Distributions over an agent's actions.
 
-A distribution draws `raw` values, whose log-probability can be evaluated again, and `action` turns
-them into what the game receives.
+A distribution samples `raw` values, whose log-probability can be computed again later. `action`
+turns a raw value into the action that the game receives.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import jax.numpy as jnp
 from jax import Array
 from numpy.polynomial.hermite_e import hermegauss
 
-ILLEGAL = -1e9  # a finite logit, so that a row without any legal action stays finite
+ILLEGAL = -1e9  # finite, so that a row without any legal action stays finite
 
 
-# Gauss–Hermite: the mean of f over a standard normal is Σ weight · f(node)
+# Gauss–Hermite quadrature: the mean of f over a standard normal is Σ weight · f(node)
 NODES, _weights = hermegauss(16)
 WEIGHTS = _weights / _weights.sum()
 
@@ -25,15 +25,15 @@ class Categorical(NamedTuple):
     log_probs: Array  # […,N,A] normalised over the legal actions
 
     def sample(self, key: Array) -> Array:
-        """By one random number per agent instead of one per action."""
+        """Sample with one random number per agent, not one per action."""
         return self.at(jax.random.uniform(key, self.log_probs.shape[:-1]))
 
     def at(self, number: Array) -> Array:
-        """The action at each number in [0,1) of the cumulative distribution."""
+        """The action at each point in [0,1) of the cumulative distribution."""
         probs = jnp.exp(self.log_probs)
         size = probs.shape[-1]
         below = (probs[..., None, :] * jnp.tri(size)).sum(-1)
-        draw = 1.0 - number[..., None]  # in (0,1]: probability 0 is never reached
+        draw = 1.0 - number[..., None]  # in (0,1]: never picks an action of probability 0
         return jnp.argmax((below >= draw * below[..., -1:]) & (probs > 0), -1)
 
     def mode(self) -> Array:
@@ -51,8 +51,8 @@ class Categorical(NamedTuple):
 
 class Gaussian(NamedTuple):
     mean: Array  # […,N,A]
-    log_std: Array  # broadcastable to it
-    used: Array  # […,N,A] bool dimensions that this agent has a choice in
+    log_std: Array  # broadcastable to the mean
+    used: Array  # […,N,A] bool: dimensions in which this agent has a choice
     low: Array  # [A] or [N,A]
     high: Array
     squash: bool | Array
@@ -64,7 +64,7 @@ class Gaussian(NamedTuple):
         return self.mean
 
     def action(self, raw: Array) -> Array:
-        """Within the bounds: squashed by tanh, or clipped."""
+        """Map a raw sample into the bounds: by tanh if squashed, else by clipping."""
         middle = self.high / 2 + self.low / 2
         half = self.high / 2 - self.low / 2
         return jnp.where(
@@ -74,7 +74,7 @@ class Gaussian(NamedTuple):
         )
 
     def log_prob(self, raw: Array) -> Array:
-        """Of the action a raw draw stands for (before clipping, when clipped)."""
+        """Log-density of the action that a raw sample stands for; if clipped, before clipping."""
         z = (raw - self.mean) * jnp.exp(-self.log_std)
         density = (
             -0.5 * (z * z + jnp.log(2 * jnp.pi))
@@ -84,11 +84,10 @@ class Gaussian(NamedTuple):
         return (density * self.used).sum(-1)
 
     def entropy(self) -> Array:
-        """Of the Gaussian before clipping; when squashed with the mean of what tanh does to it, by
-        quadrature.
+        """Entropy of the Gaussian before clipping; if squashed, plus the mean log slope of tanh.
 
-        That mean falls faster than the deviation's logarithm rises: what is squashed has a largest
-        entropy.
+        The mean is taken by quadrature. It falls faster than the log deviation rises, so the
+        entropy of a squashed Gaussian has a maximum.
         """
         raw = self.mean[..., None] + jnp.exp(self.log_std)[..., None] * NODES
         slope = (_log_tanh_slope(raw) * WEIGHTS).sum(-1)
@@ -96,7 +95,7 @@ class Gaussian(NamedTuple):
         return (entropy * self.used).sum(-1)
 
     def _log_slope(self, tanh: Array) -> Array:
-        """Of the action by the raw draw: the bounds', and when squashed that of tanh."""
+        """Log slope from raw sample to action: of the bounds and, if squashed, of tanh."""
         half = self.high / 2 - self.low / 2
         return jnp.log(jnp.where(half > 0, half, 1.0)) + jnp.where(self.squash, tanh, 0.0)
 
@@ -106,31 +105,33 @@ def _log_tanh_slope(raw: Array) -> Array:
 
 
 class Deterministic(NamedTuple):
-    """A deterministic policy of real vectors, in units of the bounds."""
+    """A deterministic policy over real vectors, with bounds scaled to [-1,1]."""
 
-    raw: Array  # […,N,A] before it is squashed into [-1,1]
-    legal: Array  # […,N,A] bool dimensions that this agent has a choice in; the others stay 0
+    raw: Array  # […,N,A] before tanh
+    legal: Array  # […,N,A] bool: dimensions in which this agent has a choice; the others stay 0
 
     def mode(self) -> Array:
         return jnp.tanh(self.raw) * self.legal
 
     def explore(self, key: Array, noise: Array | float) -> Array:
-        """Itself with Gaussian noise, within the bounds."""
+        """The action plus Gaussian noise, clipped to the bounds."""
         return (
             jnp.clip(self.mode() + noise * jax.random.normal(key, self.raw.shape), -1.0, 1.0)
             * self.legal
         )
 
     def relaxed(self, key: Array, temperature: float) -> Array:
-        """Differentiable as it is."""
+        """The action itself, which is differentiable already."""
         return self.mode()
 
 
 class Relaxed(NamedTuple):
-    """A choice among actions that gradients pass through (Gumbel-softmax; Jang et al. 2017,
-    Maddison et al. 2017)."""
+    """A categorical policy that gradients pass through: Gumbel-softmax.
 
-    raw: Array  # […,N,A] logits as the net gave them
+    Jang et al. 2017, Maddison et al. 2017.
+    """
+
+    raw: Array  # […,N,A] the net's logits
     legal: Array  # […,N,A]
     log_probs: Array  # […,N,A] normalised over the legal actions
 
@@ -138,11 +139,11 @@ class Relaxed(NamedTuple):
         return jax.nn.one_hot(jnp.argmax(self.log_probs, -1), self.log_probs.shape[-1])
 
     def explore(self, key: Array, noise: Array | float) -> Array:
-        """A draw: the largest of the Gumbel-perturbed logits, which is one from the softmax."""
+        """A one-hot sample from the softmax: the largest of the Gumbel-perturbed logits."""
         return jax.nn.one_hot(Categorical(self.log_probs).sample(key), self.log_probs.shape[-1])
 
     def relaxed(self, key: Array, temperature: float) -> Array:
-        """One-hot forwards, softmax of the perturbed logits backwards (straight-through)."""
+        """One-hot in the forward pass, softmax of the perturbed logits in the backward pass."""
         perturbed = self.log_probs + jax.random.gumbel(key, self.log_probs.shape)
         soft = jax.nn.softmax(perturbed / temperature)
         hard = jax.nn.one_hot(jnp.argmax(perturbed, -1), soft.shape[-1])
@@ -150,16 +151,16 @@ class Relaxed(NamedTuple):
 
 
 def masked(logits: Array, legal: Array) -> Categorical:
-    """Over the legal actions only; over all of them where none is legal."""
+    """Categorical over the legal actions; over all actions where none is legal."""
     legal = legal | ~legal.any(-1, keepdims=True)
     return Categorical(jax.nn.log_softmax(jnp.where(legal, logits, ILLEGAL)))
 
 
 def uniform(legal: Array) -> Categorical:
-    """Every legal action alike."""
+    """Uniform over the legal actions."""
     return masked(jnp.zeros(legal.shape), legal)
 
 
 def pick(values: Array, action: Array) -> Array:
-    """`values[…,action]`, as a masked sum: its gradient then needs no scatter."""
+    """`values[…,action]`, computed as a masked sum, whose gradient needs no scatter."""
     return (values * jax.nn.one_hot(action, values.shape[-1])).sum(-1)

@@ -1,4 +1,4 @@
-"""The recurrent torso: a GRU unrolled along the stream, its derivative written by hand."""
+"""The recurrent torso: a GRU unrolled over time, with a hand-written derivative."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from .mlp import Mlp, Parts, Style
 
 
 class Gru(eqx.Module):
-    """Dense layers, then a GRU cell (Cho et al. 2014) unrolled along the stream; `first` zeroes its
-    carry."""
+    """Dense layers, then a GRU (Cho et al. 2014) unrolled over time; `first` resets the carry."""
 
     recurrent: ClassVar[bool] = True
     inner: Mlp
-    inputs: Dense  # [H] -> [3H], of all instants at once, outside the time scan
+    inputs: Dense  # [H] -> [3H], for all instants at once, outside the time scan
     hidden: Dense  # [H] -> [3H]
 
     def __init__(
@@ -43,7 +42,7 @@ class Gru(eqx.Module):
 def unroll(hidden: Dense, gates: Array, carry: Array, keep: Array) -> Array:
     """Hidden states `[T,B,N,H]` of a GRU from its input gates `[T,B,N,3H]`.
 
-    Its derivative is written by hand because autodiff adds up the gradient of the recurrent weights
+    The derivative is written by hand: autodiff would add up the gradient of the recurrent weights
     step by step; here it is one matmul over all steps.
     """
     return _forward(hidden, gates, carry, keep)[0]
@@ -62,8 +61,7 @@ def _forward(
         h = new + update * (before - new)
         return h, (h, before, reset, update, new, new_h)
 
-    # Split before the scan: cut out of each step's slice, XLA computes the gates several times
-    # slower.
+    # Split the gates before the scan: slicing them inside it makes XLA several times slower.
     _, (states, *saved) = jax.lax.scan(step, carry, (*jnp.split(gates, 3, -1), keep))
     return states, tuple(saved)
 

@@ -1,8 +1,4 @@
-"""Heads by action space: features -> a distribution over an agent's actions.
-
-A distribution draws `raw` values, whose log-probability can be evaluated again, and `action` turns
-them into what the game receives.
-"""
+"""Heads by action space: features -> a distribution over actions (`distributions.py`)."""
 
 from __future__ import annotations
 
@@ -16,8 +12,7 @@ from .layers import Dense, Rng
 
 
 def free(legal: Array, space: Box) -> Array:
-    """Dimensions in use whose bounds leave a choice; what is between two equal bounds is held
-    there."""
+    """Dimensions in use whose bounds differ, so that the agent has a choice in them."""
     return legal & (jnp.asarray(space.high) > jnp.asarray(space.low))
 
 
@@ -68,7 +63,7 @@ class DeterministicHead(eqx.Module):
 
 
 class SquashedHead(eqx.Module):
-    """A tanh Gaussian in units of the bounds whose deviation the features decide."""
+    """A tanh Gaussian with bounds scaled to [-1,1]; mean and deviation depend on the features."""
 
     mean: Dense
     log_std: Dense
@@ -95,16 +90,15 @@ def policy_head(
 
 
 def best_action(values: Array, legal: Array) -> Array:
-    """The number of each agent's best legal action, `[…,N]`."""
+    """Index of each agent's best legal action, `[…,N]`."""
     return jnp.argmax(jnp.where(legal, values, -jnp.inf), -1)
 
 
 def dueling(out: Array, legal: Array) -> Array:
-    """Values of actions `[…,A]` from their advantages and one more number, the value they all
-    share.
+    """Dueling head: Q values `[…,A]` from advantages and one shared value.
 
-    Wang et al. 2016, eq. 9, the mean over legal actions: the error of the value, the same for every
-    action and by far the larger, is kept out of what tells them apart.
+    Wang et al. 2016, eq. 9, with the mean over legal actions. The value's error, common to all
+    actions and by far the larger, stays out of the differences between actions.
     """
     size = legal.shape[-1]
     value = out[..., size:]

@@ -1,4 +1,4 @@
-"""Inputs of nets: each `InputPart` maps instants of the stream to an array `[T,B,N or 1,F]`."""
+"""Inputs of nets: each `InputPart` reads an array `[T,B,N or 1,F]` from instants of the stream."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ from ..types import Box, Discrete, Spec, View
 
 
 class Context(NamedTuple):
-    """Some instants of one team's stream, with what was done at and before them."""
+    """Some instants of one team's stream, with the actions before and at them."""
 
     view: View  # every field [T,B,…]
-    # [T,B,N,A] the action before each instant, zeros where an episode opens; width 0 if not asked
-    # for
+    # [T,B,N,A] the action before each instant, zeros where an episode opens; width 0 if no net
+    # reads it
     last: Array
-    action: Any = None  # [T,B,N,A] the action at each instant, as nets read it, where it is known
-    rivals: Any = None  # [T,B,M] the other teams' actions at each instant, where they are known
+    action: Any = None  # [T,B,N,A] the action at each instant, as nets read it, if known
+    rivals: Any = None  # [T,B,M] the other teams' actions at each instant, if known
 
 
 class InputPart(NamedTuple):
-    """One input of a net: how wide it is, and how it is read from a `Context`."""
+    """One input of a net: its width, and how to read it from a `Context`."""
 
     size: Callable[[Spec], int]
     read: Callable[[Context, Spec], Array]
 
 
 def as_input(action: Array, spec: Spec) -> Array:
-    """An action `[…,N,A]` as nets read it: one-hot, or with its bounds moved to -1 and 1; 0 where
-    these are equal."""
+    """Encode an action `[…,N,A]` for nets: one-hot, or scaled from its bounds to [-1,1].
+
+    A dimension whose bounds are equal becomes 0.
+    """
     if isinstance(spec.action, Discrete):
         return jax.nn.one_hot(action, spec.action.n)
     middle, half = bounds(spec.action)
@@ -40,7 +42,7 @@ def as_input(action: Array, spec: Spec) -> Array:
 
 
 def as_action(unit: Array, spec: Spec) -> Array:
-    """The action as the game takes it."""
+    """Decode a net's action into the game's: the reverse of `as_input`."""
     if isinstance(spec.action, Discrete):
         return jnp.argmax(unit, -1)
     middle, half = bounds(spec.action)
@@ -48,16 +50,17 @@ def as_action(unit: Array, spec: Spec) -> Array:
 
 
 def bounds(space: Box) -> tuple[Array, Array]:
-    """Middle and half width of every dimension, `[A]` or `[N,A]`; halved first, as the sum may be
-    too large."""
+    """Middle and half width of every dimension, `[A]` or `[N,A]`.
+
+    Bounds are halved before they are added: their sum may overflow.
+    """
     low = jnp.asarray(space.low) / 2
     high = jnp.asarray(space.high) / 2
     return high + low, high - low
 
 
 def _joint(context: Context, spec: Spec) -> Array:
-    """All agents' actions side by side; where they differ by who looks (`[T,B,N,N,A]`), a row for
-    each."""
+    """All agents' actions joined; one row per agent where each sees others (`[T,B,N,N,A]`)."""
     rows = context.action if context.action.ndim == 5 else context.action[..., None, :, :]
     return rows.reshape(*rows.shape[:-2], -1)
 
@@ -68,12 +71,11 @@ def _others(context: Context, spec: Spec) -> Array:
 
 
 def _mean_action(context: Context, spec: Spec) -> Array:
-    """Mean of what the other members of the team who live now did before this instant; zeros where
-    there is none.
+    """Mean previous action of the team's other living agents; zeros if there are none.
 
-    Who lives now is known both to one who acts and to one who reads a drawn window from its first
-    instant on; who lived then is not. An agent that died of the step before counts no longer. Sums
-    less one's own: the cost grows with the agents, not with their pairs.
+    An agent that died in the last step no longer counts. Who lives now is known both when acting
+    and at the first instant of a drawn window; who lived before is not. The mean is the sum minus
+    the agent's own action, so the cost grows with agents, not with pairs.
     """
     here = context.view.alive[..., None]
     done = jnp.where(here, context.last, 0.0)
@@ -95,10 +97,10 @@ RIVALS_ACTION = InputPart(
 
 
 def width(parts: tuple[InputPart, ...], spec: Spec) -> int:
-    """Width of all parts together."""
+    """Total width of all parts."""
     return sum(part.size(spec) for part in parts)
 
 
 def gather(parts: tuple[InputPart, ...], context: Context, spec: Spec) -> tuple[Array, ...]:
-    """The arrays of all parts."""
+    """Read the arrays of all parts."""
     return tuple(part.read(context, spec) for part in parts)

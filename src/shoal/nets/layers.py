@@ -1,5 +1,7 @@
-"""Layers whose parameters carry an owner axis: one set for all agents, one each, or by a
-partition."""
+"""Layers whose parameters have an owner axis.
+
+All agents share one set, each agent has its own, or a partition says who shares with whom.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +18,23 @@ from ..errors import ShoalError
 from ..types import Spec
 
 Rng = np.random.Generator
-MOST = 2**28  # weights of one layer: 1 GB, and three times as much for its gradient and Adam
+MOST = 2**28  # weights of one layer: 1 GB, and three times that with gradient and Adam
 
 
 class Blank(Rng):
-    """Stand-in generator: weights are all zero."""
+    """Stand-in for a random generator that gives only zeros."""
 
     def __init__(self) -> None:
         super().__init__(np.random.PCG64(0))
 
 
 def outline(init: Callable[[Rng], Any]) -> Any:
-    """The shapes of what `init` makes; none of it is made."""
+    """Shapes of what `init` returns, without computing it."""
     return jax.eval_shape(lambda: init(Blank()))
 
 
 def owners(sharing: str, spec: Spec) -> tuple[int, ...]:
-    """Who owns the parameters of each agent: `shared`, `own`, or a partition such as `0,0,1`."""
+    """The owner of each agent's parameters: `shared`, `own`, or a partition such as `0,0,1`."""
     if sharing == "shared":
         return (0,) * spec.n
     if sharing == "own":
@@ -52,10 +54,9 @@ def owners(sharing: str, spec: Spec) -> tuple[int, ...]:
 
 
 class Dense(eqx.Module):
-    """`x W + b` for every agent. Inputs come as parts, each `[…,N or 1,F]`, that are read as if
-    joined.
+    """`x W + b` for every agent. Inputs are parts `[…,N or 1,F]`, read as if concatenated.
 
-    A part all agents have in common (the state) is thereby multiplied once, not once per agent.
+    So a part that all agents share (the state) is multiplied once, not once per agent.
     """
 
     weight: Array  # [G,F,H]
@@ -99,17 +100,19 @@ class Dense(eqx.Module):
 
 
 def _orthogonal(rng: Rng, ins: int, outs: int) -> np.ndarray:
-    """A random matrix with orthonormal rows or columns (Saxe et al. 2014); on the host, where QR
-    needs no compiling."""
+    """A random matrix with orthonormal rows or columns (Saxe et al. 2014).
+
+    Made with numpy, where QR needs no compilation.
+    """
     q, r = np.linalg.qr(rng.normal(size=(max(ins, outs), min(ins, outs))))
     q = q * np.sign(np.diag(r))
     return (q if ins >= outs else q.T).astype(np.float32)
 
 
 def _matmul(x: Array, weight: Array) -> Array:
-    """`[…,N or 1,F]` times `[F,H]` for all agents, or `[N,F,H]` for each.
+    """Multiply `[…,N or 1,F]` by `[F,H]` for all agents, or by `[N,F,H]` for each.
 
-    Leading axes are folded first: XLA's gradient of a matmul with several of them copies its
+    Leading axes are folded first: with several of them, XLA's gradient of a matmul copies its
     operand transposed.
     """
     if weight.ndim == 2:
@@ -120,8 +123,7 @@ def _matmul(x: Array, weight: Array) -> Array:
 
 
 def standardised(x: Array) -> Array:
-    """Each row with zero mean and unit variance (layer norm, Ba et al. 2016); the next Dense does
-    the rest."""
+    """Layer norm without scale and shift (Ba et al. 2016); the next Dense can learn both."""
     x = x - x.mean(-1, keepdims=True)
     return x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-5)
 

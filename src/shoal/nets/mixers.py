@@ -1,4 +1,4 @@
-"""Mixers: utilities of a team's agents and the state -> one value of the team."""
+"""Mixers: agents' utilities and the state -> one value of the team."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from jax import Array
 
 from .layers import Dense, Rng, standardised
 
-ONE = (0,)  # a mixer has one owner: the team
+ONE = (0,)  # a mixer's parameters have one owner, the team
 
 
 class Hyper(eqx.Module):
-    """The state -> weights of another net, through hidden layers of these sizes."""
+    """A hypernetwork: the state -> weights of another net, through hidden layers of these sizes."""
 
     layers: tuple[Dense, ...]
 
     def __init__(self, rng: Rng, ins: int, outs: int, *hidden: int):
         sizes = [ins, *hidden, outs]
-        # a mix that starts steep feeds back on its own targets
+        # start small: a steep mixer feeds back on its own targets
         gains = [2**0.5] * len(hidden) + [0.1]
         self.layers = tuple(
             Dense(rng, ONE, *shape) for shape in zip(sizes, sizes[1:], gains, strict=False)
@@ -28,12 +28,12 @@ class Hyper(eqx.Module):
     def __call__(self, *parts: Array) -> Array:
         *inner, last = self.layers
         for layer in inner:
-            parts = (standardised(jax.nn.relu(layer(*parts))),)  # however far out the state is
+            parts = (standardised(jax.nn.relu(layer(*parts))),)  # however large the state is
         return last(*parts)
 
 
 class Monotone(eqx.Module):
-    """QMIX (Rashid et al. 2018): a net whose weights the state decides and are never negative."""
+    """QMIX's mixer (Rashid et al. 2018): its weights come from the state and are never negative."""
 
     weight: Hyper  # [S] -> [N·E]
     bias: Hyper  # [S] -> [E]
@@ -54,14 +54,16 @@ class Monotone(eqx.Module):
 
 
 class Duplex(eqx.Module):
-    """QPLEX (Wang et al. 2021): V of all agents, plus advantages scaled by positive weights of
-    state and actions."""
+    """QPLEX's mixer (Wang et al. 2021): a value plus advantages with positive weights.
+
+    The weights depend on the state and the joint action.
+    """
 
     scale: Hyper  # [S] -> [N] w, eq. 8
     shift: Hyper  # [S] -> [N] b
-    keys: Hyper  # [S] -> [K] how much each head counts
-    agents: Hyper  # [S] -> [K·N] and whom it looks at
-    actions: Hyper  # [S+N·A] -> [K·N] and what they do
+    keys: Hyper  # [S] -> [K] weight of each attention head
+    agents: Hyper  # [S] -> [K·N] attention to agents
+    actions: Hyper  # [S+N·A] -> [K·N] attention to agents' actions
     heads: int = eqx.field(static=True)
 
     def __init__(self, rng: Rng, agents: int, state: int, actions: int, heads: int, hidden: int):
@@ -73,13 +75,15 @@ class Duplex(eqx.Module):
         self.heads = heads
 
     def __call__(self, q: Array, best: Array, state: Array, joint: Array) -> Array:
-        """Utilities `[T,B,N]` of the actions taken, `joint [T,B,N·A]`, and of the best ones, to
-        `[T,B,1]`."""
+        """Map utilities `[T,B,N]` of the actions taken and of the best ones to `[T,B,1]`.
+
+        `joint [T,B,N·A]` are the actions taken.
+        """
         # near 1 at the start
         scale = jnp.abs(1 + self.scale(state)) + 1e-10
         shift = self.shift(state)
-        # Eq. 6-8 as the authors compute them: V + λA = Q + (λ-1)A, the last A held fixed, so that a
-        # λ near 0 does not keep an agent from learning.
+        # Eq. 6-8 as the authors compute them: V + λA = Q + (λ-1)A. The last A has no gradient, so
+        # that a λ near 0 does not keep an agent from learning.
         utility = scale * q + shift
         advantage = jax.lax.stop_gradient(scale * (q - best))
         by_head = (*q.shape[:-1], self.heads, q.shape[-1])
@@ -91,8 +95,7 @@ class Duplex(eqx.Module):
 
 
 class UnrestrictedMixer(eqx.Module):
-    """An unrestricted net of the utilities and the state (the Q* of weighted QMIX; Rashid et al.
-    2020)."""
+    """An unrestricted mixer: Q* of weighted QMIX (Rashid et al. 2020)."""
 
     net: Hyper
     value: Hyper

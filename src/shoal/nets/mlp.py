@@ -1,4 +1,4 @@
-"""The feed-forward torso, and what all torsos share."""
+"""The feed-forward torso, and `Style`, which all torsos share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Parts = tuple[Array, ...]
 
 
 class Style(NamedTuple):
-    """What follows each hidden layer."""
+    """What follows each hidden layer: activation and normalisation."""
 
     activation: str
     layer_norm: bool
@@ -25,7 +25,7 @@ class Style(NamedTuple):
 
 
 class Mlp(eqx.Module):
-    """Dense layers; remembers nothing."""
+    """Dense layers without recurrence."""
 
     recurrent: ClassVar[bool] = False
     layers: tuple[Dense, ...]

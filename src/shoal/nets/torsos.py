@@ -1,8 +1,8 @@
-"""Torsos by name, and the one signature they keep.
+"""Torsos by name, and the signature that all torsos share.
 
 A torso maps input parts `[T,B,N or 1,F]`, a carry and `first [T,B]` to features `[T,B,N,H]` and a
-carry, which is any pytree whose leaves begin with `[B,N]`. Others are found by an entry point of
-`shoal.torsos` or by their import path.
+new carry. A carry is any pytree whose leaves begin with `[B,N]`. Torsos of other packages are found
+by an entry point of `shoal.torsos` or by import path.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from .mlp import Mlp, Parts, Style
 
 
 class Torso(Protocol):
-    """The part of a net between what it sees and its heads."""
+    """The part of a net between its inputs and its heads."""
 
-    recurrent: ClassVar[bool]  # whether it remembers anything
+    recurrent: ClassVar[bool]  # whether it has a carry
 
     def __init__(
         self, rng: Rng, owner: tuple[int, ...], ins: int, hidden: int, layers: int, style: Style
     ): ...
 
     def carry(self, games: int, rows: int) -> Any:
-        """What it remembers before the first instant of `games` games with `rows` agents."""
+        """The initial carry for `games` games with `rows` agents."""
         ...
 
     def __call__(self, parts: Parts, carry: Any, first: Array) -> tuple[Array, Any]:
-        """Features of every instant, and the carry after the last; `first` makes it forget."""
+        """Features of every instant, and the carry after the last; `first` resets the carry."""
         ...
 
 
@@ -40,7 +40,7 @@ TORSOS: dict[str, type[Torso]] = {"mlp": Mlp, "gru": Gru}
 
 
 def find(name: str) -> type[Torso]:
-    """The torso that a name, an entry point or an import path names."""
+    """Find a torso by name, entry point or import path."""
     if name in TORSOS:
         return TORSOS[name]
     path = plugins.path_of("torso", name)

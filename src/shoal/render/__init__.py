@@ -1,7 +1,6 @@
-"""Pictures of games: a game says what is where (`scene`), one drawer draws that (`draw`), a file
-holds it (`video`).
+"""Pictures of games: a game describes a `scene`, `draw` draws it, `video` writes the file.
 
-This room may touch the records, no game and no learner.
+Imports the records, but no game and no learner.
 """
 
 from .scene import Disc, Line, Patch, Scene, Text

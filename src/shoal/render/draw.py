@@ -1,5 +1,4 @@
-"""The one drawer: any scenes of an episode into pictures, by Pillow, drawn large and made smaller
-for smooth edges."""
+"""Draws the scenes of an episode with Pillow, oversampled for smooth edges."""
 
 from __future__ import annotations
 
@@ -14,9 +13,9 @@ from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from .scene import XY, Disc, Line, Patch, Scene, Shape, Text
 
-FINER = 3  # times larger than the picture is what is drawn
-WIDTH = 600  # points that text and lines are measured in
-TRAIL = 14  # instants
+FINER = 3  # oversampling: how many times larger the canvas is than the picture
+WIDTH = 600  # points across a picture, the unit of text sizes and line widths
+TRAIL = 14  # length of a trail, in instants
 TEAMS = ("#2f6fde", "#e4572e", "#2a9d6f", "#9b5de5", "#e0a100", "#00a6c7", "#d6408b", "#7a6a53")
 COLOURS = {
     "ground": "#fbfaf6",
@@ -34,13 +33,13 @@ COLOURS = {
 
 
 def team_colours(teams: Iterable[str]) -> dict[str, str]:
-    """A colour for each team: the last is blue, as adversaries are listed first."""
+    """Assign a colour to each team; the last is blue, since adversaries come first."""
     names = list(teams)[::-1]
     return {team: TEAMS[i % len(TEAMS)] for i, team in enumerate(names)}
 
 
 def draw(scenes: Sequence[Scene], teams: Iterable[str], width: int = WIDTH) -> Iterator[np.ndarray]:
-    """A picture `[H,W,3]` of each instant of an episode, all showing the same part of the world."""
+    """Draw each instant of an episode as `[H,W,3]`, all showing the same part of the world."""
     low, high = _frame(scenes)
     colours = COLOURS | team_colours(teams)
     for now, scene in enumerate(scenes):
@@ -51,7 +50,7 @@ def draw(scenes: Sequence[Scene], teams: Iterable[str], width: int = WIDTH) -> I
 
 @cache
 def font(size: int, bold: bool = False) -> Any:
-    """The font that comes with matplotlib."""
+    """A font from matplotlib's data."""
     from matplotlib import get_data_path
 
     name = f"DejaVuSans{'-Bold' if bold else ''}.ttf"
@@ -59,7 +58,7 @@ def font(size: int, bold: bool = False) -> Any:
 
 
 class Canvas:
-    """One picture under way."""
+    """A picture while it is drawn."""
 
     def __init__(self, low: np.ndarray, high: np.ndarray, width: int, colours: dict[str, str]):
         self.low = low
@@ -69,14 +68,13 @@ class Canvas:
         self.scale = width * FINER / (high[0] - low[0])
         height = max(round(width * float((high[1] - low[1]) / (high[0] - low[0]))), 1)
         self.image = Image.new("RGB", (width * FINER, height * FINER), colours["ground"])
-        self.pen = ImageDraw.Draw(self.image, "RGBA")  # so that what is drawn may be seen through
+        self.pen = ImageDraw.Draw(self.image, "RGBA")  # RGBA mode blends transparent colours
 
     def picture(self) -> np.ndarray:
         return np.asarray(self.image.reduce(FINER))
 
     def scene(self, scene: Scene, before: Sequence[Scene]) -> None:
-        """What lies there, then the trails, then whoever is there, then what they cover and what
-        they say."""
+        """Draw a scene in layers: things, trails, agents, outlines of things, speech bubbles."""
         people = _people(scene)
         for shape in scene.shapes:
             if not getattr(shape, "name", ""):
@@ -95,7 +93,7 @@ class Canvas:
         BRUSHES[type(shape)](self, shape)
 
     def place(self, at: XY) -> tuple[float, float]:
-        """Where a point of the world is on the canvas."""
+        """Canvas coordinates of a point of the world."""
         return (at[0] - self.low[0]) * self.scale, (self.high[1] - at[1]) * self.scale
 
     def colour(self, name: str, alpha: float = 1.0) -> tuple[int, ...]:
@@ -121,7 +119,7 @@ class Canvas:
             self.tag(disc, x, y, r)
 
     def edge(self, disc: Disc) -> None:
-        """The outline of what lies there, to be seen also under somebody."""
+        """Outline a disc, so that it stays visible under an agent."""
         (x, y) = self.place(disc.at)
         fill = self.colour("ink", 0.3 * disc.alpha)
         self.pen.ellipse(
@@ -129,7 +127,7 @@ class Canvas:
         )
 
     def tag(self, disc: Disc, x: float, y: float, r: float) -> None:
-        """The label, inside if it fits."""
+        """Write the label of a disc, inside if it fits, else below."""
         size = round(min(max(r * 0.95, 10 * self.point), 18 * self.point))
         letters = font(size, bold=True)
         if letters.getlength(disc.label) < 1.7 * r and not disc.hollow:
@@ -145,7 +143,7 @@ class Canvas:
             )
 
     def trail(self, one: Disc, before: Sequence[Disc]) -> None:
-        """Where somebody has been, fading away."""
+        """Draw where an agent has been, fading with age."""
         places = np.array([self.place(past.at) for past in (*before, one)])
         thick = max(one.radius * self.scale * 0.3, 1.0)
         corner = np.floor(places.min(0) - thick - 1).astype(int)
@@ -154,7 +152,7 @@ class Canvas:
         pen = ImageDraw.Draw(veil)
         places = places - corner
         for i, (a, b) in enumerate(pairwise(places)):
-            share = 1 - (len(places) - 2 - i) / TRAIL  # the newest, drawn last, is the strongest
+            share = 1 - (len(places) - 2 - i) / TRAIL  # the newest, drawn last, is most opaque
             depth = round(105 * share * one.alpha)
             r = thick * (0.35 + 0.65 * share)
             pen.line([tuple(a), tuple(b)], fill=depth, width=max(round(2 * r), 1))
@@ -162,7 +160,7 @@ class Canvas:
         self.image.paste(self.colour(one.colour)[:3], tuple(corner.tolist()), veil)
 
     def bubble(self, disc: Disc) -> None:
-        """What somebody says, beside it and inside the picture."""
+        """Draw an agent's speech bubble beside it, inside the picture."""
         if not disc.says:
             return
         letters = font(round(14 * self.point), bold=True)
@@ -226,7 +224,7 @@ BRUSHES: dict[type, Any] = {
 
 
 def _frame(scenes: Sequence[Scene]) -> tuple[np.ndarray, np.ndarray]:
-    """The corners of the first scene, moved apart until everybody is inside at every instant."""
+    """Corners of the first scene, extended so that every agent is inside at every instant."""
     low = np.array(scenes[0].low, float)
     high = np.array(scenes[0].high, float)
     centre = (low + high) / 2
@@ -242,14 +240,14 @@ def _square(x: float, y: float, r: float) -> tuple[float, float, float, float]:
 
 
 def _people(scene: Scene) -> dict[str, Disc]:
-    """Whoever is there, by name."""
+    """The agents of a scene, by name."""
     return {shape.name: shape for shape in scene.shapes if isinstance(shape, Disc) and shape.name}
 
 
 def _dashes(
     a: XY, b: XY, length: float
 ) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
-    """Every other piece of that length between two places."""
+    """Split the line between two points into dashes of this length."""
     start = np.array(a)
     step = np.array(b) - np.array(a)
     pieces = max(int(np.hypot(*step) / length), 1)

@@ -1,5 +1,7 @@
-"""Pictures of games in JAX by others: drawn by us where a state says who is where, else by the
-package itself."""
+"""Pictures of JAX games of other packages.
+
+Shoal draws the games whose state holds positions it can read; else the package's own viewer draws.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ from ..errors import ShoalError
 from .draw import draw
 from .scene import Disc, Line, Patch, Scene, Shape
 
-Pictures = Callable[[Any, Sequence[Any]], Iterator[np.ndarray]]  # of the game and its worlds
+Pictures = Callable[[Any, Sequence[Any]], Iterator[np.ndarray]]  # (game, worlds) -> pictures
 
 
 def particles(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
-    """JaxMARL's MPE: agents come before landmarks."""
+    """Draw JaxMARL's MPE; its states list agents before landmarks."""
     env = game.env
     sides = {agent: team for team, agents in game.lineup.items() for agent in agents}
 
@@ -36,7 +38,7 @@ def particles(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
 
 
 def battle(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
-    """JaxMARL's SMAX: allies before enemies, each under a bar of its health; the dead are gone."""
+    """Draw JaxMARL's SMAX: living units, allies before enemies, each below a health bar."""
     env = getattr(game.env, "_env", game.env)
     allies = env.num_allies
     full = np.asarray(env.unit_type_health)
@@ -68,7 +70,7 @@ def battle(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
 
 
 def gymnax(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
-    """By the package's own visualizer, which draws with matplotlib."""
+    """Draw with gymnax's own visualizer, which uses matplotlib."""
     with _headless():
         from gymnax.visualize import Visualizer
 
@@ -82,7 +84,7 @@ def gymnax(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
 
 
 def jumanji(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
-    """By the environment's own viewer, told to give its picture away instead of showing it."""
+    """Draw with the environment's own viewer, which is made to return its picture, not show it."""
     with _headless():
         viewer = game.env._viewer
         viewer._display = viewer._display_rgb_array
@@ -91,7 +93,7 @@ def jumanji(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
 
 
 def painter(game: Any, world: Any) -> Pictures | None:
-    """Who draws such worlds, if anybody does."""
+    """The function that draws such worlds, or None."""
     if hasattr(game, "lineup"):
         kinds = {"p_pos": particles, "unit_positions": battle}
         return next(
@@ -105,7 +107,7 @@ def painter(game: Any, world: Any) -> Pictures | None:
 
 @contextlib.contextmanager
 def _headless() -> Iterator[None]:
-    """Matplotlib without a screen, and packages that keep what they have to say to themselves."""
+    """Use matplotlib without a screen, and silence what packages print."""
     import matplotlib
 
     matplotlib.use("Agg")

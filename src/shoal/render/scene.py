@@ -1,8 +1,8 @@
-"""What a picture of a game is made of: shapes in the game's own coordinates, y upwards, drawn in
-the order given.
+"""The shapes that a picture of a game is made of.
 
-A colour is the name of a team, a word of `draw.COLOURS`, or `#rrggbb`. Lengths are the game's own
-but for those of text and lines, which are in points of a picture 600 points wide.
+Shapes are in the game's coordinates, y upwards, and drawn in the given order. A colour is the name
+of a team, a key of `draw.COLOURS`, or `#rrggbb`. Widths of lines and sizes of text are in points of
+a picture 600 points wide; all other lengths are the game's.
 """
 
 from __future__ import annotations
@@ -10,25 +10,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-XY = Any  # x and y: a tuple, a list, an array
+XY = Any  # x and y, as a tuple, list or array
 
 
 class Disc(NamedTuple):
-    """A round thing. One with a name is somebody: it casts a shadow and leaves a trail from picture
-    to picture."""
+    """A disc. With a name it is an agent, which casts a shadow and leaves a trail."""
 
     at: XY
     radius: float
     colour: str = "landmark"
-    label: str = ""  # inside, or beside it where it is too small
+    label: str = ""  # drawn inside, or below if it does not fit
     name: str = ""
-    says: str = ""  # in a bubble; only somebody does
+    says: str = ""  # text of a speech bubble; only for agents
     alpha: float = 1.0
-    hollow: bool = False  # just a ring
+    hollow: bool = False  # draw only a ring
 
 
 class Line(NamedTuple):
-    """From point to point."""
+    """A line through some points."""
 
     points: Sequence[XY]
     colour: str = "faint"
@@ -38,7 +37,7 @@ class Line(NamedTuple):
 
 
 class Patch(NamedTuple):
-    """A rectangle between two corners."""
+    """A filled rectangle between two corners."""
 
     low: XY
     high: XY
@@ -48,7 +47,7 @@ class Patch(NamedTuple):
 
 
 class Text(NamedTuple):
-    """Words, centred at a point."""
+    """Text centred at a point."""
 
     at: XY
     text: str
@@ -61,8 +60,10 @@ Shape = Disc | Line | Patch | Text
 
 
 class Scene(NamedTuple):
-    """One instant. The corners are of what is in the picture, which grows with whoever leaves
-    it."""
+    """One instant of a game.
+
+    `low` and `high` are the corners of the visible part, which grows to include all agents.
+    """
 
     shapes: Sequence[Shape]
     low: XY = (-1.2, -1.2)

@@ -1,4 +1,4 @@
-"""Pictures one after the other: what is written above them, and the file they become."""
+"""Captions above pictures, and video files made of pictures."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ..errors import ShoalError
 from ..files import atomic
 from .draw import COLOURS, FINER, WIDTH, font
 
-# width of a picture from elsewhere
+# limits of the width of a picture that an environment draws itself
 SMALLEST = 400
 LARGEST = 1200
-SAMPLED = 100  # first pictures that the colours of a GIF are chosen from
-COMMON = 32  # of its 256 colours
+SAMPLED = 100  # number of first pictures from which the colours of a GIF are chosen
+COMMON = 32  # of the 256 colours of a GIF, those taken exactly from the picture
 
 
 def fitted(picture: np.ndarray) -> np.ndarray:
-    """The picture, a whole number of times larger or smaller where it is tiny or huge."""
+    """Scale a tiny picture up, or a huge one down, by a whole factor."""
     image = Image.fromarray(np.ascontiguousarray(picture))
     if image.width < SMALLEST:
         times = -(-SMALLEST // image.width)
@@ -38,8 +38,7 @@ def fitted(picture: np.ndarray) -> np.ndarray:
 def captioned(
     picture: np.ndarray, title: str, step: str, returns: dict[str, float], colours: dict[str, str]
 ) -> np.ndarray:
-    """The picture under a strip with a title, the step and each team's return so far; `colours` are
-    of its teams."""
+    """Put a strip above a picture: title, step, and each team's return so far in its colour."""
     width = picture.shape[1]
     point = FINER * min(max(width / WIDTH, 0.75), 1.5)
     strip = Image.new("RGB", (width * FINER, round(56 * point / FINER) * FINER), COLOURS["field"])
@@ -76,7 +75,7 @@ def _cut(text: str, letters: Any, room: float) -> str:
 
 
 def format_for(path: str) -> str:
-    """The ending of a video's file, if it can be written here."""
+    """The suffix of a video's path, if that format can be written here."""
     ending = Path(path).suffix.lower()
     if ending not in WRITERS:
         raise ShoalError(
@@ -96,7 +95,7 @@ def best_format() -> str:
 
 
 def save(path: Path, frames: Iterable[np.ndarray], fps: int) -> None:
-    """Write the file, in one go; frames `[H,W,3]` of bytes, all made to the size of the first."""
+    """Write a video atomically. Frames are `[H,W,3]` uint8, resized to the size of the first."""
     ending = format_for(str(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +108,7 @@ def save(path: Path, frames: Iterable[np.ndarray], fps: int) -> None:
 
 
 def _ffmpeg() -> str:
-    """The program, if there is one."""
+    """Path of ffmpeg, or "" if there is none."""
     try:
         import imageio_ffmpeg
 
@@ -119,7 +118,7 @@ def _ffmpeg() -> str:
 
 
 def _alike(frames: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """All of the first one's size, which is even, as MP4 wants it."""
+    """Resize all frames to the size of the first, rounded down to even numbers, as MP4 requires."""
     size = None
     for frame in frames:
         size = size or (frame.shape[1] // 2 * 2, frame.shape[0] // 2 * 2)
@@ -156,13 +155,13 @@ def _mp4(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
         str(path),
     ]
     with tempfile.TemporaryFile() as complaints:
-        # Not by imageio-ffmpeg's own writer: it forks by way of Python, which is not safe beside
-        # JAX's threads.
+        # Not with imageio-ffmpeg's writer: it forks from Python, which is unsafe beside JAX's
+        # threads.
         ffmpeg = subprocess.Popen(
             [_ffmpeg(), "-y", "-loglevel", "error", *raw, *film],
             stdin=subprocess.PIPE,
             stderr=complaints,
-            start_new_session=True,  # Ctrl-C is for us
+            start_new_session=True,  # keeps Ctrl-C from ffmpeg
         )
         assert ffmpeg.stdin
         try:
@@ -198,7 +197,7 @@ def _gif(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
 
 
 def _palette(picture: Image.Image) -> Image.Image:
-    """The colours that are most common, exactly, and some that are near all others."""
+    """A palette of the most common colours, exactly, and of approximations to all others."""
     common = sorted(picture.getcolors(picture.width * picture.height) or (), reverse=True)[:COMMON]
     near = picture.quantize(256 - COMMON, Image.Quantize.MEDIANCUT).getpalette() or []
     palette = Image.new("P", (1, 1))

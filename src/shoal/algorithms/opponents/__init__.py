@@ -1,5 +1,4 @@
-"""Players that do not learn by themselves: random play, a finished run, past selves of another
-team.
+"""Opponents that do not learn: random play, a finished run, past snapshots of another team.
 
-They may touch what algorithms may touch.
+Import only what algorithms may import.
 """

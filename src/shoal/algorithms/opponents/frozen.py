@@ -16,14 +16,14 @@ from .random import Fixed, Nothing
 
 
 class Finished(NamedTuple):
-    """A finished run, as far as its policies play on."""
+    """A finished run, reduced to what its policies need to play."""
 
     env: str
     algorithms: dict[str, Algorithm]  # by team
-    # what acts of them; None if the run has gone or changed since it was frozen
+    # by team, what acting needs; None if the run has gone or changed since it was frozen
     learners: dict[str, Any] | None
     clock: Clock
-    origin: dict[str, Any]  # what of it is saved with whoever plays it, as JSON
+    origin: dict[str, Any]  # JSON to save with any run that this one plays in
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,7 @@ class Frozen(Fixed[FrozenConfig, Any, Any]):
         return self._origin
 
     def init(self, rng: Rng) -> Any:
-        """The weights; only their shapes where the run has gone, for those saved elsewhere to be
-        read into."""
+        """The weights; only shapes if the run has gone, to be filled from a checkpoint."""
         if self.weights is not None:
             return self.weights
         if isinstance(rng, Blank):
@@ -109,15 +108,17 @@ class Frozen(Fixed[FrozenConfig, Any, Any]):
 
 
 def _read(run: str, origin: Any) -> Finished:
-    """The store knows how runs are saved. It comes after the algorithms, so it is asked for by
-    name."""
+    """Read a finished run.
+
+    Imported here, not above: the store imports the algorithms.
+    """
     from ...store.policy_store import finished
 
     return finished(run, origin)
 
 
 def _pick(there: Collection[str], wanted: str, team: str, run: str) -> str:
-    """Which of the run's teams to take."""
+    """Choose one of the finished run's teams."""
     taken = wanted or (next(iter(there)) if len(there) == 1 else team)
     if taken not in there:
         hint = did_you_mean(taken, there) if wanted else ""
@@ -127,7 +128,7 @@ def _pick(there: Collection[str], wanted: str, team: str, run: str) -> str:
     return taken
 
 
-FACTS: tuple[tuple[str, Callable[[Spec], Any]], ...] = (  # what a policy is bound to
+FACTS: tuple[tuple[str, Callable[[Spec], Any]], ...] = (  # what a policy depends on
     ("has {} agents", lambda spec: spec.n),
     ("observes {} numbers", lambda spec: _sizes(spec.obs_sizes, spec.obs, spec)),
     ("observes images of {}", lambda spec: spec.pixels),
@@ -137,12 +138,12 @@ FACTS: tuple[tuple[str, Callable[[Spec], Any]], ...] = (  # what a policy is bou
 
 
 def why_incompatible(spec: Spec, other: Spec) -> str:
-    """What of `other` keeps its policy from playing for `spec`, in words; empty if nothing does."""
+    """Say why a policy of `other` cannot play for `spec`; empty if it can."""
     wrong = ((words, fact(other), fact(spec)) for words, fact in FACTS if fact(other) != fact(spec))
     return next((f"{words.format(theirs)}, not {mine}" for words, theirs, mine in wrong), "")
 
 
 def _sizes(each: tuple[int, ...], common: int, spec: Spec) -> Any:
-    """One number where all agents are alike, else one for each."""
+    """One size if all agents have the same, else one for each."""
     sizes = each or (common,) * spec.n
     return sizes if len(set(sizes)) > 1 else sizes[0]

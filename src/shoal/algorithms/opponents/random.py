@@ -17,7 +17,7 @@ Nothing = tuple[()]
 
 
 class Fixed(Algorithm[ConfigT, LearnerT, Nothing, CarryT]):
-    """Keeps no memory and never learns."""
+    """Base of opponents without memory or learning."""
 
     needs_training = False
 

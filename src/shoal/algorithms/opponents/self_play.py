@@ -25,11 +25,11 @@ from ..base import Algorithm, Metrics, at_most, divisor, positive
 from .frozen import why_incompatible
 from .random import Fixed
 
-SCALE = math.log(10) / 400  # of Elo: 400 points are odds of 10 to 1
-# Elo points at stake in one game, and in all games of one iteration together
+SCALE = math.log(10) / 400  # Elo scale: 400 points are odds of 10 to 1
+# most Elo points at stake in one game, and in all games of one iteration
 PER_GAME = 16.0
 AT_ONCE = 128.0
-RECENT = 1000.0  # games that a snapshot's record remembers
+RECENT = 1000.0  # games after which a snapshot's record decays
 
 
 @dataclass(frozen=True)
@@ -57,19 +57,18 @@ class SelfPlayConfig:
 
 
 class Pool(NamedTuple):
-    """The learner: K snapshots, what is known of them, and the G that play. The same on all
-    devices."""
+    """The learner, equal on all devices: K rated snapshots, and the G that play now."""
 
-    selves: Any  # [K,…] what acting needs of the followed learner, as it was
-    taken: Array  # [] int32 snapshots so far, the untrained self with which it begins included
-    # [K,3] wins, ties and losses of the current self against each, in about the last RECENT
+    selves: Any  # [K,…] snapshots of what acting needs of the followed learner
+    taken: Array  # [] int32 snapshots taken so far, including the untrained one at the start
+    # [K,3] wins, ties and losses of the current policy against each, in about the last RECENT games
     record: Array
-    rating: Array  # [K] Elo of each
-    current: Array  # [] Elo of the current self
-    win_rate: Array  # [] of the current self, when last seen
-    slot: Array  # [G] int32 who plays in each group; K once another has taken its place in the pool
-    playing: Any  # [G,…] the same, ready to act
-    whole: Array  # [games] bool: the episode under way has seen one opponent only; of all devices
+    rating: Array  # [K] Elo of each snapshot
+    current: Array  # [] Elo of the current policy
+    win_rate: Array  # [] of the current policy, when last measured
+    slot: Array  # [G] int32 snapshot that plays in each group; K once it was replaced in the pool
+    playing: Any  # [G,…] those snapshots, ready to act
+    whole: Array  # [games] bool: the current episode had only one opponent; games of all devices
     key: Array  # [2] uint32
     iterations: Array  # [] int32
 
@@ -153,8 +152,11 @@ class SelfPlay(Fixed[SelfPlayConfig, Pool, Any]):
     def act(
         self, learner: Pool, key: Array, view: View, carry: Any, clock: Clock, greedy: bool
     ) -> Decision:
-        """Each group of games with its own snapshot; where games do not split evenly, copies of the
-        last game fill its group up, and are dropped again."""
+        """Let each group of games play its own snapshot.
+
+        Where games do not split evenly, copies of the last game fill up the last group and are
+        dropped again.
+        """
         games = len(view.first)
         groups = self.config.groups
         views, carries = jax.tree.map(partial(_split, groups), (view, carry))
@@ -176,7 +178,7 @@ class SelfPlay(Fixed[SelfPlayConfig, Pool, Any]):
     def meet(
         self, learner: Pool, learners: dict[str, Any], results: Results
     ) -> tuple[Pool, Metrics]:
-        """Rate the snapshots that played; keep a new one and draw opponents where they are due."""
+        """Rate the snapshots that played; add a snapshot and draw new opponents when due."""
         c = self.config
         now = learner.iterations + 1
         learner, rated = self._rated(learner, results)
@@ -194,7 +196,7 @@ class SelfPlay(Fixed[SelfPlayConfig, Pool, Any]):
         return learner._replace(iterations=now), metrics
 
     def keep(self, learner: Pool, carry: Any) -> Any:
-        """Opponents just drawn begin with an empty carry: the one kept is another net's."""
+        """Reset the carry when opponents were just drawn: the old carry is another net's."""
         due = learner.iterations % self.config.period == 0
         fresh = (
             self.carry(learner, len(jax.tree.leaves(carry)[0])) if jax.tree.leaves(carry) else carry
@@ -202,15 +204,17 @@ class SelfPlay(Fixed[SelfPlayConfig, Pool, Any]):
         return jax.tree.map(lambda new, old: jnp.where(due, new, old), fresh, carry)
 
     def _rated(self, learner: Pool, results: Results) -> tuple[Pool, Array]:
-        """The pool with new ratings, and how many games were rated: episodes with one opponent from
-        their beginning to their end."""
+        """Update the ratings; also return the number of rated games.
+
+        Rated are episodes that had one opponent from beginning to end.
+        """
         ended = results.ended
         games = ended.shape[1]
         whole = jax.lax.dynamic_slice(learner.whole, [jax.lax.axis_index(AXIS) * games], [games])
-        # [T,B] also if it began within this window
+        # [T,B] also counts an episode that began in this window
         counted = ended & (whole | (jnp.cumsum(ended, 0) > ended))
         margin = results.returns[self.of] - results.returns[self.team]
-        # [T,B,3]
+        # [T,B,3] win, tie, loss
         outcome = jnp.stack([margin > 0, margin == 0, margin < 0], -1) & counted[..., None]
         who = learner.slot[jnp.arange(games) // -(-games // self.config.groups)]  # [B]
         fresh = (
@@ -232,8 +236,10 @@ class SelfPlay(Fixed[SelfPlayConfig, Pool, Any]):
         ), rated
 
     def _kept(self, learner: Pool, now: Any, due: Array) -> Pool:
-        """The pool with `now` in place of the oldest snapshot, if it is due; groups that still play
-        that one are rated no more."""
+        """Replace the oldest snapshot by `now`, if due.
+
+        Groups that still play the replaced snapshot are no longer rated.
+        """
         place = learner.taken % self.config.pool
         put = partial(_put, place, due)
         return learner._replace(
@@ -245,8 +251,10 @@ class SelfPlay(Fixed[SelfPlayConfig, Pool, Any]):
         )
 
     def _drawn(self, learner: Pool, opening: Array, due: Array) -> Pool:
-        """The pool with other opponents playing, if they are due; `opening [B]` where a game's next
-        episode begins with them."""
+        """Draw new opponents, if due.
+
+        `opening [B]` marks the games whose next episode starts with them.
+        """
         key, key_draw = jax.random.split(jax.random.wrap_key_data(learner.key))
         odds = jnp.log(RULES[self.config.rule](learner))
         slot = jnp.where(
@@ -263,13 +271,12 @@ class SelfPlay(Fixed[SelfPlayConfig, Pool, Any]):
 
 
 def elo(current: Array, rating: Array, games: Array, score: Array) -> tuple[Array, Array]:
-    """Ratings after `games [K]` against each snapshot, in which the current self won `score [K]` (a
-    tie is a half).
+    """Update Elo ratings after `games [K]` against each snapshot.
 
-    With e = 1 / (1 + 10^((rating − current) / 400)) the expected share, every snapshot gives Δ = g
-    (score − e · games) to the current self. g is PER_GAME, as for single games, but no more than
-    AT_ONCE / all games: ratings cannot overshoot however many games come at once, and what they add
-    up to stays.
+    `score [K]` is how many of them the current policy won; a tie is a half. With e = 1 / (1 +
+    10^((rating − current) / 400)) the expected score of a game, every snapshot gives Δ = g (score −
+    e · games) to the current policy. g is PER_GAME, but at most AT_ONCE / all games, so that
+    ratings cannot overshoot however many games come at once. The sum of all ratings is constant.
     """
     expected = jax.nn.sigmoid((current - rating) * SCALE)
     stake = jnp.minimum(PER_GAME, AT_ONCE / jnp.maximum(games.sum(), 1.0))
@@ -278,7 +285,7 @@ def elo(current: Array, rating: Array, games: Array, score: Array) -> tuple[Arra
 
 
 def _filled(pool: Pool) -> Array:
-    """`[K]` bool: places that hold a snapshot."""
+    """`[K]` bool: slots that hold a snapshot."""
     return jnp.arange(len(pool.rating)) < pool.taken
 
 
@@ -292,13 +299,12 @@ def _uniform(pool: Pool) -> Array:
 
 
 def _prioritised(pool: Pool) -> Array:
-    """The share of games each wins from the current self, counting two games more of which it won
-    one."""
+    """The share of games that each snapshot wins, after adding one win and one loss."""
     won = pool.record @ jnp.array([0.0, 0.5, 1.0])
     return _filled(pool) * (won + 1) / (pool.record.sum(1) + 2)
 
 
-RULES: dict[str, Callable[[Pool], Array]] = {  # a weight for each place
+RULES: dict[str, Callable[[Pool], Array]] = {  # weight of each slot when opponents are drawn
     "latest": _latest,
     "uniform": _uniform,
     "prioritised": _prioritised,
@@ -306,7 +312,7 @@ RULES: dict[str, Callable[[Pool], Array]] = {  # a weight for each place
 
 
 def _put(place: Array, due: Array, places: Array, now: Array) -> Array:
-    """`places [K,…]` with `now` at `place`, if it is due."""
+    """Set `places [K,…]` at `place` to `now`, if due."""
     return places.at[place].set(jnp.where(due, now, places[place]))
 
 
@@ -315,7 +321,7 @@ def _repeated(tree: Any, times: int) -> Any:
 
 
 def _split(groups: int, x: Array) -> Array:
-    """`[B,…]` as `[groups,games,…]`."""
+    """Reshape `[B,…]` to `[groups,games,…]`."""
     each = -(-len(x) // groups)
     x = jnp.concatenate([x, jnp.repeat(x[-1:], groups * each - len(x), axis=0)])
     return x.reshape(groups, each, *x.shape[1:])
