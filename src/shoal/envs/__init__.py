@@ -1,10 +1,9 @@
-"""Environments by their ids, and `make`: our games, other people's, on both engines.
+"""Environments by id, and `make`: Shoal's games and other packages', compiled or on the host.
 
-This room may touch `render` and the records, no learner.
+Imports `render` and the records, but no learner.
 
-A native game (`mpe/simple_spread`) and a game written in JAX by others (`jaxmarl:SMAX`) run inside
-the compiled program; everything else (`pz:…`, `gym:…`, `my_package.my_module:make_env`) runs on the
-host.
+A native game (`mpe/simple_spread`) and a JAX game of another package (`jaxmarl:SMAX`) run inside
+the compiled program. All others (`pz:…`, `gym:…`, `my_package.my_module:make_env`) run on the host.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from .registry import find as find
     from .registry import ours as ours
 
-# by prefix, unless it is called like it
+# package of each prefix, where the names differ
 PACKAGES = {"pz": "pettingzoo", "gym": "gymnasium", "football": "gfootball"}
 _HOMES = {
     **{"GAMES": ".registry", "find": ".registry", "ours": ".registry"},
@@ -37,15 +36,14 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Parts are imported when first asked for: worker processes need no JAX."""
+    """Import parts lazily, so that worker processes need no JAX."""
     if name not in _HOMES:
         raise AttributeError(f"module 'shoal.envs' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name], __name__), name)
 
 
 def make(env_id: str, **options: Any) -> Any:
-    """The environment called `env_id`, with these options: an `Env` to compile, or one that is
-    `Hosted`."""
+    """Create the environment `env_id`: a compiled `Env`, or a `Hosted` one."""
     from .host.match import Hosted
     from .registry import GAMES, find
 
@@ -64,8 +62,7 @@ def make(env_id: str, **options: Any) -> Any:
 
 
 def versions(env_id: str) -> dict[str, str]:
-    """Those of the packages that an environment from outside is of, as far as they are installed as
-    such."""
+    """Versions of the installed packages that an environment comes from."""
     prefix, colon, rest = env_id.partition(":")
     inner = re.split(r"[.:]", rest)[0] if prefix in ("pz", "gym") else ""
     names = (PACKAGES.get(prefix, prefix.partition(".")[0]), inner) if colon else ()
@@ -77,7 +74,7 @@ def versions(env_id: str) -> dict[str, str]:
 
 
 def _plain(env_id: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options as the run's config and its worker processes read them."""
+    """Check that options are plain JSON, as the run's config and worker processes need."""
     try:
         return json.loads(json.dumps(options))
     except (TypeError, ValueError):

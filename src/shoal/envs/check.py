@@ -1,8 +1,9 @@
-"""`shoal check-env`: plays an environment at random and holds what it shows against the contract.
+"""`shoal check-env`: plays an environment at random and checks it against the contract.
 
-Traces are played with the same seed and the same actions in two matches side by side, in the first
-of them once more, and in one that holds every observation against its space. Every rule is a
-function of the traces, named by its docstring, that yields what it finds broken, by whom and when.
+Four traces are played with the same seed and actions: in two matches side by side, in the first
+match again, and in a match that checks every observation against its space. Every rule is a
+function of the traces whose docstring is its name. It yields findings: what is broken, for whom, at
+which step.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from .metrics import declared, refuse_nonsense
 
 
 class Finding(NamedTuple):
-    """A rule that was broken."""
+    """One violation of a rule."""
 
-    who: str  # an agent, a team or nobody
+    who: str  # an agent or a team; empty if neither
     step: int  # of the trace; its first opening is step 0
     what: str
 
@@ -42,23 +43,23 @@ class Finding(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What was seen from a reset on, for one or more episodes."""
+    """Instants of one or more episodes, from a reset on."""
 
     instants: list[MatchStep]
-    first: list[bool]  # an opening
-    broke: str = ""  # the exception that ended it
-    compiled: bool = False  # a game that knows its own end
+    first: list[bool]  # whether each instant opens an episode
+    broke: str = ""  # the exception that ended the trace
+    compiled: bool = False  # whether the game is compiled, which marks openings, not ends
 
 
 class Report(NamedTuple):
     teams: dict[str, Spec]
     steps: int
     episodes: int
-    findings: dict[str, list[Finding]]  # by rule, none where it is kept
+    findings: dict[str, list[Finding]]  # by rule; an empty list where it is kept
 
 
 def check(env: Any, steps: int = 1000, seed: int = 0) -> Report:
-    """Play an environment for so many steps and report."""
+    """Play an environment for `steps` steps and report."""
     one = _open(env)
     other = _open(env)
     strict = _open(env, strict=True)
@@ -86,7 +87,7 @@ def _open(env: Any, **options: Any) -> Match:
 
 
 class Compiled:
-    """A match of a compiled game, which is checked like any other."""
+    """A compiled game as a match, so that the same rules check it."""
 
     def __init__(self, game: Any):
         self.game = game
@@ -119,8 +120,10 @@ class Compiled:
         pass
 
     def _match_step(self, views: dict[str, Any]) -> MatchStep:
-        """The end of an episode is only told by the opening after it, so none of these is said to
-        be over."""
+        """A `MatchStep` of views.
+
+        Never over: a compiled game marks the opening after an episode, not its end.
+        """
         views = jax.device_get(views)
         seen = {
             team: TeamStep(*(getattr(view, name)[0] for name in TeamStep._fields))
@@ -132,7 +135,7 @@ class Compiled:
 
 
 def _play(matches: tuple[Match, ...], teams: dict[str, Spec], steps: int, seed: int) -> list[Trace]:
-    """Matches side by side, a step of each in turn: what they share without knowing shows."""
+    """Step the matches in turn, which reveals state that they share by mistake."""
     compiled = isinstance(matches[0], Compiled)
     traces = [Trace([], [], compiled=compiled) for _ in matches]
     games = [
@@ -148,8 +151,10 @@ def _play(matches: tuple[Match, ...], teams: dict[str, Spec], steps: int, seed: 
 def _moves(
     match: Match, teams: dict[str, Spec], steps: int, seed: int, trace: Trace
 ) -> Iterator[str]:
-    """Legal actions at random, the same for equal seeds; the exception that ends it, or nothing
-    after each step."""
+    """Play random legal actions, equal for equal seeds, and record the trace.
+
+    Yields after each step: the exception that ends it, or "".
+    """
     rng = np.random.default_rng(seed)
     instants = trace.instants
     episode = 0
@@ -231,7 +236,7 @@ def _state(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
     """The state is finite."""
     for step, instant in enumerate(one.instants):
         wrong = instant.state[~np.isfinite(instant.state)]
-        # else it is theirs
+        # where an observation is not finite either, `_finite` reports it
         if wrong.size and all(np.isfinite(seen.obs).all() for seen in instant.teams.values()):
             yield Finding("", step, f"it holds {wrong[0]:g}")
 
@@ -239,7 +244,7 @@ def _state(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
 def _masks(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
     """Whoever is alive has a legal action."""
     for row in _rows(teams, one):
-        # nobody acts where an episode ends
+        # no agent acts at the end of an episode
         last = one.compiled and one.first[row.step + 1 : row.step + 2] != [False]
         if row.seen.alive[row.i] and not row.seen.legal[row.i].any() and not last:
             yield Finding(row.agent, row.step, "it has none")
@@ -259,8 +264,8 @@ def _absent(
     teams: dict[str, Spec], one: Trace, other: Trace, again: Trace, strict: Trace
 ) -> Iterator[Finding]:
     """The dead earn nothing of their own after the step at which they died."""
-    for row in _rows(teams, strict):  # where such rewards are shown, which nobody is trained with
-        # it is the team's
+    for row in _rows(teams, strict):  # only the strict trace has these rewards
+        # a reward shared by the team is allowed
         shared = (row.seen.reward == row.seen.reward[row.i]).all() and len(row.seen.reward) > 1
         if strict.first[row.step] or row.seen.alive[row.i] or not row.seen.reward[row.i] or shared:
             continue
@@ -301,7 +306,7 @@ def _seeds(
 
 
 def _difference(teams: dict[str, Spec], one: Trace, other: Trace) -> tuple[Row, str] | None:
-    """Who is first shown something else in the other trace, and what."""
+    """The first agent whose view differs between two traces, and what differs."""
     for mine, row in zip(_rows(teams, one), _rows(teams, other), strict=False):
         for name, a, b in zip(TeamStep._fields, mine.seen, row.seen, strict=True):
             if not np.array_equal(a[row.i], b[row.i], equal_nan=True):
@@ -339,12 +344,12 @@ class Row(NamedTuple):
     step: int
     team: str
     agent: str
-    seen: TeamStep  # by its team
-    i: int  # its row there
+    seen: TeamStep  # the team's `TeamStep`
+    i: int  # the agent's row there
 
 
 def _misshapen(spec: Spec, seen: TeamStep | None) -> Iterator[str]:
-    """What a team sees that has not the promised shape."""
+    """Say which fields of a team's step have another shape than promised."""
     if seen is None:
         yield "it is told nothing"
         return
@@ -363,7 +368,7 @@ def _misshapen(spec: Spec, seen: TeamStep | None) -> Iterator[str]:
 
 
 def _rows(teams: dict[str, Spec], trace: Trace) -> Iterator[Row]:
-    """Up to the first step that cannot be read so."""
+    """Agents at each step, up to the first step with a wrong shape."""
     for step, instant in enumerate(trace.instants):
         if any(
             what

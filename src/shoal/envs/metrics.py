@@ -1,7 +1,7 @@
-"""An environment's own metrics: numbers that it says about an episode, by declared names.
+"""An environment's own metrics: numbers about an episode, under declared names.
 
-A metric is of the whole game, such as `won`, or of one of its teams, such as `ally/won`. Nothing
-here needs JAX.
+A metric belongs to the whole game, such as `won`, or to one team, such as `ally/won`. Nothing here
+needs JAX.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ import numpy as np
 
 from ..errors import ShoalError
 
-WON = "won"  # whether the game, or a team of it, won: 1 or 0
+WON = "won"  # whether the game, or a team, was won: 1 or 0
 WORD = re.compile(r"\w[\w.-]*")
-LONGEST = 60  # letters of a word
-MOST = 100  # metrics of an environment
+LONGEST = 60  # letters of a metric's word
+MOST = 100  # metrics of one environment
 
 
 def split(name: str) -> tuple[str, str]:
-    """The team whose metric it is, "" for the whole game's, and its word."""
+    """Split a metric's name into team ("" for the whole game) and word."""
     team, _, word = name.rpartition("/")
     return team, word
 
 
 def meant(metric: str, names: Collection[str]) -> list[str]:
-    """The names that a user means by one: it, or the metrics of teams that have this word."""
+    """Names that a user's metric matches: the name itself, or every team's metric of that word."""
     return [metric] if metric in names else [name for name in names if split(name)[1] == metric]
 
 
 def declared(env: Any) -> tuple[str, ...]:
-    """The names that an environment declares; none if it says nothing of metrics."""
+    """Names of the metrics that an environment declares, if any."""
     names = getattr(env, "metrics", ())
     return checked(names, env.teams, env.name) if names else ()
 
 
 def checked(names: Any, teams: Collection[str], env: str) -> tuple[str, ...]:
-    """The names, if each can be told from all others."""
+    """Return the names if they are valid and unique; else raise an error."""
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise ShoalError(
             f"the metrics of {env} must be a tuple of names, such as ('won',), not {names!r}"
@@ -64,7 +64,7 @@ def checked(names: Any, teams: Collection[str], env: str) -> tuple[str, ...]:
 
 
 def refuse_undeclared(said: Collection[str], names: Collection[str], env: str) -> None:
-    """Refuse what is said under other names than were declared."""
+    """Raise an error unless exactly the declared metrics are given."""
     for name in said:
         if name not in names:
             known = ", ".join(names) or "none"
@@ -77,7 +77,7 @@ def refuse_undeclared(said: Collection[str], names: Collection[str], env: str) -
 
 
 def refuse_nonsense(said: Mapping[str, Any], env: str) -> None:
-    """Refuse a metric that is not finite, of one episode or of several."""
+    """Raise an error if a metric is not finite; values are of one or several episodes."""
     for name, values in said.items():
         wrong = np.ravel(values)[~np.isfinite(np.ravel(values))]
         if wrong.size:

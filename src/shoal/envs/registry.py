@@ -1,4 +1,4 @@
-"""The native games by their ids; some read options from what follows their name."""
+"""The native games by id; some ids contain options."""
 
 from __future__ import annotations
 
@@ -47,8 +47,7 @@ GAMES: dict[str, type[Game]] = {
 
 
 def ours(env_id: str) -> tuple[type[Game], dict[str, Any]] | None:
-    """The native game that an id names, with the options that the id says: `lbf/8x8-2p-2f` is `lbf`
-    with a few."""
+    """The native game of an id, with the options in the id, such as `lbf/8x8-2p-2f`."""
     if env_id in GAMES:
         return GAMES[env_id], {}
     name, _, rest = env_id.partition("/")
@@ -57,7 +56,7 @@ def ours(env_id: str) -> tuple[type[Game], dict[str, Any]] | None:
 
 
 def find(env_id: str) -> tuple[type[Game], dict[str, Any]] | None:
-    """The same, also of a compiled game from outside, by its entry point or its import path."""
+    """The compiled game of an id, entry point or import path, with the options in the id."""
     found = ours(env_id)
     path = "" if found else plugins.path_of("game", env_id)
     if not path or (path == env_id and not _names_a_game(path)):
@@ -71,7 +70,7 @@ def find(env_id: str) -> tuple[type[Game], dict[str, Any]] | None:
 
 
 def _names_a_game(path: str) -> bool:
-    """Whether an import path names a compiled game, and not what makes one on the host."""
+    """Whether an import path names a compiled game, not a function that makes a hosted one."""
     return _compiled(plugins.loaded(path)) or source.derives(path, BASES)
 
 

@@ -1,6 +1,6 @@
-"""Checks in a watched process; its crashes, hangs and leftovers are findings too.
+"""Checks an environment in a watched process, whose crashes, hangs and leftovers are findings too.
 
-The process names every call before it makes it, and then reports what the check found (`check.py`).
+The process reports every call before it makes it, and finally what the check found (`check.py`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ PROCESS_RULES = (TIME, PROCESS, CHILDREN, THREADS, SAME)
 
 @dataclass
 class Progress:
-    """How far a check has come, as its process reports."""
+    """Progress of a check, from the reports of its process."""
 
-    call: str = CONSTRUCTOR  # under way
+    call: str = CONSTRUCTOR  # the call under way
     step: int = 0
-    threads: tuple[str, ...] = ()  # left when all is closed
-    ended: bool = False  # the last report has come
+    threads: tuple[str, ...] = ()  # threads still running after everything is closed
+    ended: bool = False  # whether the last report has arrived
     report: Report | None = None
-    broken: dict[str, list[Finding]] = field(default_factory=dict)  # rules about the process
+    broken: dict[str, list[Finding]] = field(default_factory=dict)  # broken rules about the process
 
     def hear(self, said: dict[str, Any]) -> None:
         """Record what the process reports."""
@@ -72,7 +72,7 @@ class Progress:
 
 
 def check_env(env: Any, steps: int = 1000, seed: int = 0, patience: float = 60.0) -> Report:
-    """`check.check`, in a process of its own where the environment is somebody's Python."""
+    """Run `check.check`, in a watched process if the environment runs on the host."""
     if not isinstance(env, Hosted):
         return check(env, steps, seed)
     progress = Progress()
@@ -94,14 +94,14 @@ def check_env(env: Any, steps: int = 1000, seed: int = 0, patience: float = 60.0
 
 
 def _patience(progress: Progress, patience: float) -> float:
-    """Seconds until the next report: in a call, while an environment is created, or at the end."""
+    """Seconds to wait for the next report: of a call, of a constructor, or of the end."""
     if progress.ended:
         return PARTING
     return creation_patience(patience) if progress.call == CONSTRUCTOR else patience
 
 
 def _reported(progress: Progress) -> Report:
-    """The report with the rules about the process; only those if the process made no report."""
+    """The report, with the rules about the process added."""
     unseen = Report({}, 0, 0, {rule_name(rule): [] for rule in RULES})
     report = progress.report or unseen
     rules = report.findings | {rule: [] for rule in PROCESS_RULES}
@@ -120,7 +120,7 @@ def narrate(about: dict[str, Any], say: Callable[[Any], None]) -> None:
         report = check(env, about["steps"], about["seed"])
     except ShoalError as error:
         if not error.detail and not isinstance(error.__cause__, Broken):
-            raise  # there is no such environment: nothing of it was checked
+            raise  # the environment does not exist, so nothing was checked
         say({"raised": "\n".join(filter(None, [str(error), error.detail]))})
     except Exception:
         say({"raised": traceback.format_exc(limit=-6)})

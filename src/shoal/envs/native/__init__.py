@@ -1,4 +1,4 @@
-"""Our own games, compiled with the learner.
+"""Shoal's own games, compiled with the learner.
 
-They may touch `envs.game`, `render` and the records.
+Imports `envs.game`, `render` and the records.
 """

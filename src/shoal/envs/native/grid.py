@@ -1,7 +1,7 @@
-"""Options from ids, resets for several games at once, sampling without replacement.
+"""Base of the grid games: options in ids, efficient resets, sampling without replacement.
 
-Cells are counted row by row from the top left, as the packages do. Arrays keep the games axis `B`
-last.
+Cells are numbered row by row from the top left, as in the original packages. Arrays keep the games
+axis `B` last.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from ...errors import ShoalError
 from ...render import Line
 from ..game import Game, at_least
 
-LOT = 32  # one of so many games is expected to open anew in a step
+LOT = 32  # one in this many games is expected to reset in a step
 
 
 @dataclass(frozen=True)
 class GridGame(Game):
-    """Base of the games whose ids say options, and whose episodes end one by one."""
+    """Base of games whose ids contain options, and whose episodes end at different times."""
 
     max_cycles: int = 50
     """steps until time runs out"""
 
-    example: ClassVar[str]  # what follows `name/` in an id
-    form: ClassVar[str]  # what may, for people
-    reads: ClassVar[re.Pattern[str]]  # the same for us: its groups are the words that say something
+    example: ClassVar[str]  # an example of what follows `name/` in an id
+    form: ClassVar[str]  # its syntax, for users
+    reads: ClassVar[re.Pattern[str]]  # its syntax as a pattern; groups are words with a meaning
 
     def __post_init__(self) -> None:
         at_least(1, max_cycles=self.max_cycles)
@@ -43,7 +43,7 @@ class GridGame(Game):
 
     @classmethod
     def said(cls, rest: str) -> dict[str, Any]:
-        """The options that the id `name/rest` says."""
+        """Parse the options in the id `name/rest`."""
         found = cls.reads.fullmatch(rest)
         if not found:
             raise ShoalError(
@@ -53,12 +53,11 @@ class GridGame(Game):
 
     @classmethod
     def meant(cls, **words: str) -> dict[str, Any]:
-        """The options that these words of an id stand for."""
+        """Options for the words found in an id."""
         raise NotImplementedError
 
     def _reopen(self, key: Array, first: Array, world: Any) -> Any:
-        """Openings drawn for a lot of games at a time: a few end in each step, and an opening costs
-        many steps."""
+        """Reset games in small batches: few end in each step, and an opening costs many steps."""
         games = first.shape[0]
         lot = min(games, max(8, games // LOT))
 
@@ -84,32 +83,33 @@ class GridGame(Game):
 
 
 def below(key: Array, ends: Any, games: int) -> Array:
-    """`[n,B]` whole numbers, the i-th below the i-th of `ends [n]`, each as likely as any other."""
+    """`[n,B]` uniform integers, the i-th below the i-th of `ends [n]`."""
     ends = jnp.asarray(ends)[:, None]
     return jnp.floor(jax.random.uniform(key, (ends.shape[0], games)) * ends).astype(jnp.int32)
 
 
 def skip(taken: Array, nth: Array) -> Array:
-    """`[B]` the `nth [B]` of the numbers 0, 1, 2 … that is none of those taken `[n,B]`, which all
-    differ."""
+    """`[B]` the `nth [B]` of the integers 0, 1, 2 … that are not in `taken [n,B]`.
+
+    The taken integers must all differ.
+    """
     passed = lambda _, number: nth + (taken <= number).sum(0, dtype=jnp.int32)  # noqa: E731
     return jax.lax.fori_loop(0, taken.shape[0], passed, nth)
 
 
 def distinct(key: Array, n: int, total: int, games: int) -> Array:
-    """`[n,B]` different whole numbers below `total`, every order of any of them equally likely."""
+    """`[n,B]` different integers below `total`: a uniform sample without replacement."""
     nth = below(key, total - np.arange(n), games)
     none = jnp.full((n, games), total)
     return jax.lax.fori_loop(0, n, lambda i, taken: taken.at[i].set(skip(taken, nth[i])), none)
 
 
 def either(parts: Any) -> Array:
-    """Whether any of several arrays of yes and no is yes, element by element: fused, where a
-    reduction is not."""
+    """Elementwise or of several bool arrays; XLA fuses this, unlike a reduction."""
     return reduce(jnp.logical_or, parts)
 
 
 def cell_lines(rows: int, columns: int, colour: str = "faint") -> list[Line]:
-    """The grid of a picture in which a cell is a unit wide and the first row is the highest."""
+    """Grid lines of a picture in which a cell is 1 wide and the first row is at the top."""
     across = [Line([(0, y), (columns, y)], colour, 1.0) for y in range(rows + 1)]
     return [*across, *(Line([(x, 0), (x, rows)], colour, 1.0) for x in range(columns + 1))]

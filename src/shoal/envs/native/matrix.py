@@ -20,19 +20,21 @@ from ..game import Game, at_least, within
 
 @dataclass(frozen=True)
 class MatrixGame(Game):
-    """Base of the matrix games: a subclass names its sides and gives its table."""
+    """Base of the matrix games: a subclass sets `sides` and `payoff`."""
 
     repetitions: int = 25
     """rounds per episode; 1 makes it a one-step game"""
 
-    sides = {"agent": 2}  # agents of each team
+    sides = {"agent": 2}  # number of agents of each team
 
     def __post_init__(self) -> None:
         at_least(1, repetitions=self.repetitions)
 
     def payoff(self) -> np.ndarray:
-        """What the joint action earns: `[A,A,…]` for all alike, or `[N,A,A,…]` for each agent,
-        teams in order."""
+        """Payoff table of the joint action.
+
+        `[A,A,…]` if all earn the same, or `[N,A,A,…]` for each agent, teams in order.
+        """
         raise NotImplementedError
 
     @property
@@ -71,8 +73,10 @@ class MatrixGame(Game):
         return clock >= self.repetitions
 
     def scene(self, world: np.ndarray, actions: dict[str, np.ndarray]) -> Scene:
-        """The table of the first two agents, with the cell they chose; others' choices pick which
-        table it is."""
+        """Draw the payoff table of the first two agents and the cell they chose.
+
+        The other agents' actions select the table.
+        """
         joint = [int(action) for team in self.sides for action in actions.get(team, ())]
         tables = np.broadcast_to(self.payoff(), (len(world), *self.payoff().shape[-len(world) :]))
         shown = (

@@ -18,7 +18,7 @@ from ..game import CROWD, Game, at_least
 
 @dataclass(frozen=True)
 class Tiny(Game):
-    """Base of the test games: one team of like agents."""
+    """Base of the probes: one team of equal agents."""
 
     n: int = 2
     """agents of the team"""
@@ -39,7 +39,7 @@ class Tiny(Game):
         }
 
     def scene(self, world: Any, actions: dict[str, np.ndarray]) -> Scene:
-        """Each agent with what it did, what that earned, and what it sees now."""
+        """Draw each agent with its action, its reward and what it sees now."""
         one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[..., None], world)
         seen = self.observe(one)["agent"][..., 0]
         earned = self.reward(one)["agent"][:, 0]
@@ -66,10 +66,10 @@ class Tiny(Game):
 
 
 class Quiz(NamedTuple):
-    """A question to each agent, and what the last answer earned."""
+    """State of a game that asks each agent a question."""
 
     cue: Array  # [N,B]
-    earned: Array  # [N,B]
+    earned: Array  # [N,B] reward of the last answer
 
 
 @dataclass(frozen=True)
@@ -131,11 +131,11 @@ class ContinuousIdentity(Tiny):
 
 
 class Story(NamedTuple):
-    """A game that knows what time it is."""
+    """State of a game that depends on time."""
 
     cue: Array  # [N,B]
     time: Array  # [B] int32
-    earned: Array  # [N,B]
+    earned: Array  # [N,B] reward of the last step
 
 
 @dataclass(frozen=True)
@@ -205,12 +205,12 @@ class Endless(Tiny):
 
 
 class Life(NamedTuple):
-    """A team whose agents die one after the other."""
+    """State of a game whose agents die one after another."""
 
-    cue: Array  # [N,B] int32 of the opening; it moves on by one each step
+    cue: Array  # [N,B] int32 at the opening; it advances by one each step
     time: Array  # [B] int32
     legacy: Array  # [B] 1 if agent_0's first answer was right
-    earned: Array  # [B]
+    earned: Array  # [B] reward of the last step
 
 
 @dataclass(frozen=True)
@@ -273,5 +273,5 @@ class Mortal(Tiny):
 
 
 def _one_hot(index: Array, n: int) -> Array:
-    """`[N,n,B]` from `[N,B]`."""
+    """One-hot `[N,n,B]` from `[N,B]`."""
     return (index[:, None] == jnp.arange(n)[:, None]).astype(jnp.float32)

@@ -1,6 +1,6 @@
-"""Level-based foraging, as the package `lbforaging` plays it.
+"""Level-based foraging, equal to the package `lbforaging`.
 
-It may touch `envs.game`, `native.grid`, `render` and the records.
+Imports `envs.game`, `native.grid`, `render` and the records.
 """
 
 from .foraging import Foraging

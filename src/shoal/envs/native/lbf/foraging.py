@@ -24,24 +24,24 @@ from ...game import at_least, within
 from ..grid import GridGame, below, cell_lines, distinct, either
 from ..mpe.physics import others
 
-NORTH, SOUTH, WEST, EAST, LOAD = range(1, 6)  # 0 is none
+NORTH, SOUTH, WEST, EAST, LOAD = range(1, 6)  # 0 is no-op
 TEAM = "agent"
-# row, column and level of what is not seen
+# row, column and level of an unseen thing
 ABSENT = np.array([-1.0, -1.0, 0.0], np.float32)[:, None]
-APART = 2  # steps between two foods that are too few
-LARGEST = 100  # rows or columns
-CROWD = 100  # players or foods
+APART = 2  # food must be more than this many steps from other food
+LARGEST = 100  # most rows or columns
+CROWD = 100  # most players or foods
 
 
 class ForagingWorld(NamedTuple):
-    """Everything a foraging game remembers."""
+    """State of a foraging game."""
 
-    place: Array  # [N,2,B] int32 of the players
+    place: Array  # [N,2,B] int32 cells of the players
     level: Array  # [N,B] int32
-    food: Array  # [M,2,B] int32 where it lies, row by row
-    amount: Array  # [M,B] int32 its level; 0 once it is gone
-    spawned: Array  # [B] int32 levels of all food at the opening
-    earned: Array  # [N,B] by the step that led here
+    food: Array  # [M,2,B] int32 cells of the food, row by row
+    amount: Array  # [M,B] int32 level of the food; 0 once it is gone
+    spawned: Array  # [B] int32 sum of food levels at the opening
+    earned: Array  # [N,B] reward of the step that led here
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Foraging(GridGame):
 
     @property
     def _region(self) -> tuple[int, int]:
-        """Rows and columns in which players begin."""
+        """Rows and columns in which players start."""
         last = self.version == "v1"
         return self.rows - last, self.columns - last
 
@@ -171,11 +171,10 @@ class Foraging(GridGame):
         )
 
     def _spread_food(self, key: Array, place: Array) -> tuple[Array, Array]:
-        """`[M,2,B]` where food lies, row by row, and `[M,B]` whether there was room for it.
+        """Place food: `[M,2,B]` cells, row by row, and `[M,B]` whether there was room.
 
-        Food never lies at the edge, nor within two steps of other food. A random order of the
-        cells, walked through from the front, is what drawing cells again and again until one is
-        free comes to.
+        Food never lies at the edge, nor within two steps of other food. Walking through a random
+        order of the cells is equivalent to drawing cells until one is free.
         """
         inner = np.indices((self.rows - 2, self.columns - 2)).reshape(2, -1, 1) + 1
         total = inner.shape[1]
@@ -194,7 +193,7 @@ class Foraging(GridGame):
         return 1 + jnp.stack(jnp.divmod(cell, self.columns - 2), axis=1), cell < total
 
     def _food_levels(self, key: Array, level: Array) -> Array:
-        """`[M,B]` for these levels of the players."""
+        """`[M,B]` levels of food, given the players' levels."""
         top = (
             jnp.sort(level, axis=0)[:3].sum(0)
             if self.max_food_level is None
@@ -224,7 +223,7 @@ class Foraging(GridGame):
         return world._replace(place=place, amount=jnp.where(taken, 0, world.amount), earned=earned)
 
     def _number(self, place: Array) -> Array:
-        """`[n,B]` a number for each place `[n,2,B]`, also for places just beyond the edge."""
+        """`[n,B]` a unique number for each cell `[n,2,B]`, also for cells just beyond the edge."""
         return place[:, 0] * self._stride + place[:, 1]
 
     @property
@@ -232,8 +231,7 @@ class Foraging(GridGame):
         return self.columns + 2
 
     def _target(self, world: ForagingWorld, action: Array) -> Array:
-        """`[N,2,B]` where each player's action leads on the board as it is: food and the edge are
-        in the way."""
+        """`[N,2,B]` the cell that each player wants to enter; food and the edge block it."""
         step = [
             (action == SOUTH).astype(jnp.int32) - (action == NORTH),
             (action == EAST).astype(jnp.int32) - (action == WEST),
@@ -249,8 +247,10 @@ class Foraging(GridGame):
         return jnp.where((inside & ~blocked)[:, None], ahead, world.place)
 
     def _loaded(self, world: ForagingWorld, loading: Array) -> tuple[Array, Array]:
-        """`[N,B]` what those who load `[N,B]` earn, and `[M,B]` which food is taken. No cell is
-        beside two foods."""
+        """Rewards `[N,B]` of the players who load `[N,B]`, and `[M,B]` which food is taken.
+
+        No cell is next to two foods.
+        """
         away = jnp.abs(self._number(world.place)[:, None] - self._number(world.food))
         loads = loading[:, None] & (world.amount > 0) & ((away == 1) | (away == self._stride))
         strength = reduce(
@@ -270,7 +270,7 @@ class Foraging(GridGame):
         return (world.amount == 0).all(0)
 
     def episode_metrics(self, world: ForagingWorld) -> dict[str, Array]:
-        """`food`: the share of all levels that was taken; `won`: whether that is all."""
+        """`food`: the share of food levels that was taken; `won`: whether that is all."""
         left = world.amount.sum(0)
         return {
             "food": 1.0 - left / jnp.maximum(world.spawned, 1),
@@ -283,9 +283,8 @@ class Foraging(GridGame):
         return {TEAM: self._layers(world) if self.grid_observation else self._lists(world)}
 
     def _lists(self, world: ForagingWorld) -> Array:
-        """`[N,F,B]` row, column and level of food, of oneself, of the others, as far as they are
-        seen."""
-        corner = jnp.maximum(world.place - self._sight, 0)  # of what a player sees
+        """`[N,F,B]` row, column and level of visible food, of the agent and of visible others."""
+        corner = jnp.maximum(world.place - self._sight, 0)  # of the area that a player sees
         near = corner[:1] if self._sees_all else corner
         offset = world.food - near[:, None]
         seen = (world.amount > 0) & self._within(
@@ -296,7 +295,7 @@ class Foraging(GridGame):
         own = _rows((world.place - corner)[:, None], world.level[:, None])
         offset = others(world.place) - corner[:, None]
         rest = _rows(offset, others(world.level))
-        # as the package has it: at the edge one sees players farther away than food
+        # as in the package: near the edge, players are visible farther away than food
         if not self._sees_all:
             rest = _front(rest, self._within(offset - self._sight, self._sight))
         people = jnp.concatenate([own, rest], axis=1)[:, :, : 3 if self.observe_agent_levels else 2]
@@ -306,22 +305,21 @@ class Foraging(GridGame):
         )
 
     def _within(self, offset: Array, reach: int) -> Array:
-        """`[…,B]` whether `offset […,2,B]` is at most so many cells in both directions."""
+        """`[…,B]` whether `offset […,2,B]` is at most `reach` cells in both directions."""
         if self._sees_all:
             return jnp.ones((), bool)
         away = jnp.abs(offset)
         return jnp.maximum(away[..., 0, :], away[..., 1, :]) <= reach
 
     def _layers(self, world: ForagingWorld) -> Array:
-        """`[N,3·K,B]` the `K` cells around each player: levels of players, of food, and where one
-        may go."""
+        """`[N,3·K,B]` the `K` cells around each player: levels of players and food, free cells."""
         reach = np.arange(-self._sight, self._sight + 1)
         window = np.stack(np.meshgrid(reach, reach, indexing="ij")).reshape(2, -1).T[..., None]
         cells = world.place[:, None] + window  # [N,K,2,B]
         size = np.array([self.rows, self.columns])[:, None]
         free = ((cells >= 0) & (cells < size)).all(2)
         players = food = jnp.zeros(free.shape)
-        for i in range(self.players):  # where two share a cell, the later is seen
+        for i in range(self.players):  # where two share a cell, the later one is visible
             here = (cells == world.place[i]).all(2)
             players = jnp.where(here, world.level[i] if self.observe_agent_levels else 1, players)
             free &= ~here
@@ -335,7 +333,7 @@ class Foraging(GridGame):
     # -- a picture ---------------------------------------------------------------------------------
 
     def scene(self, world: ForagingWorld, actions: dict[str, np.ndarray]) -> Scene:
-        """Numbers are levels; a ring is around whoever loads."""
+        """Draw levels as numbers, and a ring around whoever loads."""
         field = [
             Patch((0, 0), (self.columns, self.rows), "field"),
             *cell_lines(self.rows, self.columns),
@@ -363,19 +361,18 @@ class Foraging(GridGame):
         )
 
     def _middle(self, place: Any) -> tuple[float, float]:
-        """Of a cell, in a picture."""
+        """Centre of a cell in the picture."""
         return place[1] + 0.5, self.rows - place[0] - 0.5
 
 
 def _rows(offset: Array, level: Array) -> Array:
-    """`[n,K,3,B]` from where things are, `[n,K,2,B]`, and their levels, `[…,K,B]`."""
+    """`[n,K,3,B]` from offsets `[n,K,2,B]` and levels `[…,K,B]`."""
     level = jnp.broadcast_to(level, (*offset.shape[:2], offset.shape[-1]))
     return jnp.concatenate([offset, level[:, :, None]], axis=2).astype(jnp.float32)
 
 
 def _front(rows: Array, seen: Array) -> Array:
-    """`[n,K,3,B]` the rows that are seen `[n,K,B]` at the front, in their order, the others
-    absent."""
+    """`[n,K,3,B]` visible rows first, in their order; the others are set to absent."""
     seen = jnp.broadcast_to(seen, (*rows.shape[:2], rows.shape[-1]))
     slots = range(rows.shape[1])
     before = [jnp.zeros(seen[:, 0].shape, jnp.int32)] if slots else []

@@ -1,6 +1,6 @@
-"""The multi-agent particle games, step for step those of the `mpe2` package, a file for each.
+"""The multi-agent particle games (MPE), equal to those of the package `mpe2`, one file each.
 
-They may touch `physics` of this room, `envs.game`, `render` and the records.
+Imports `physics`, `envs.game`, `render` and the records.
 """
 
 from .simple import Simple

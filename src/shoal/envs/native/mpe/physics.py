@@ -1,8 +1,8 @@
 """The particle world that all MPE games share: bodies, motion, contact, speech and sight.
 
-A scenario lists its bodies once, and everything here follows from that list. Arrays keep the games
-axis `B` last, so that a step is a handful of fused loops along contiguous memory. Parity with the
-`mpe2` package is tested step by step.
+A scenario lists its bodies, and everything here follows from that list. Arrays keep the games axis
+`B` last, so that a step is a few fused loops over contiguous memory. Parity with the `mpe2` package
+is tested step by step.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from ...game import CROWD, Game, at_least, within
 
 MOVES = 5  # stay, left, right, down, up
 STEP = 0.1  # seconds of simulated time
-DAMPING = 0.25  # share of the speed lost in a step
+DAMPING = 0.25  # share of the velocity lost in a step
 STIFFNESS = 100.0  # force per unit of penetration
-SOFTNESS = 1e-3  # distance over which contact fades in
+SOFTNESS = 1e-3  # distance over which contact force fades in
 
 
 class Agent(NamedTuple):
-    """One agent as the scenario describes it."""
+    """One agent, as a scenario describes it."""
 
     name: str
     team: str
-    obs: int  # size of its own observation
+    obs: int  # size of its observation
     size: float = 0.05
     accel: float = 5.0  # force of a full push; 0 if it cannot move
     max_speed: float = np.inf
@@ -42,35 +42,35 @@ class Agent(NamedTuple):
 
 
 class Landmark(NamedTuple):
-    """One thing that stays where it is."""
+    """One landmark, as a scenario describes it."""
 
     size: float = 0.05
     collides: bool = False
-    reach: float = 1.0  # it starts within ±reach
-    # the colour it is drawn in; empty for that of an obstacle if it collides, else of a landmark
+    reach: float = 1.0  # it starts within ±reach in both coordinates
+    # colour in the picture; by default that of an obstacle if it collides, else of a landmark
     look: str = ""
 
 
 class ParticleWorld(NamedTuple):
-    """Everything an MPE game remembers."""
+    """State of an MPE game."""
 
-    pos: Array  # [N,2,B] of the agents
-    vel: Array  # [N,2,B]
-    fixed: Array  # [L,2,B] where the landmarks are
-    goal: Array  # [G,B] int32 landmarks picked at the start
-    word: Array  # [W,B] what was last said, one speaker's vocabulary after the other's
+    pos: Array  # [N,2,B] positions of the agents
+    vel: Array  # [N,2,B] their velocities
+    fixed: Array  # [L,2,B] positions of the landmarks
+    goal: Array  # [G,B] int32 landmarks picked as goals at the start
+    word: Array  # [W,B] what was last said, all speakers' vocabularies joined
 
 
 @dataclass(frozen=True)
 class Particles(Game):
-    """Base of the MPE games: a scenario lists its bodies and says what they see and earn."""
+    """Base of the MPE games: a scenario lists its bodies, and defines observations and rewards."""
 
     max_cycles: int = 25
     """steps until time runs out"""
     continuous_actions: bool = False
     """push and speak with real numbers in [0, 1] instead of choosing one action"""
 
-    goals = 0  # how many landmarks are picked at the start
+    goals = 0  # number of landmarks picked as goals at the start
 
     def __post_init__(self) -> None:
         at_least(1, max_cycles=self.max_cycles)
@@ -133,7 +133,7 @@ class Particles(Game):
         return world._replace(pos=pos, vel=self._brake(vel), word=self._speech(actions, world.word))
 
     def _push(self, actions: dict[str, Array]) -> Array | float:
-        """`[N,2,B]` the force of each agent's own move."""
+        """`[N,2,B]` force of each agent's own action."""
         accel = np.array([agent.accel for agent in self.agents], np.float32)[:, None, None]
         if not accel.any():
             return 0.0
@@ -145,7 +145,7 @@ class Particles(Game):
         return jnp.where(move == back + 1, accel, 0.0) - jnp.where(move == back, accel, 0.0)
 
     def _contact(self, world: ParticleWorld) -> Array | float:
-        """`[N,2,B]` the force with which everything that touches an agent pushes it away."""
+        """`[N,2,B]` contact force on each agent."""
         if not any(agent.collides for agent in self.agents):
             return 0.0
         blocks = [i for i, thing in enumerate(self.landmarks) if thing.collides]
@@ -154,19 +154,18 @@ class Particles(Game):
             [body.size for body in (*self.agents, *(self.landmarks[i] for i in blocks))], np.float32
         )
         reach = (sizes[: len(self.agents), None] + sizes)[..., None]
-        # An agent keeps a unit's distance from itself: far out of touch, and never a division by
-        # zero.
+        # An agent has distance 1 from itself: far from contact, and never a division by zero.
         itself = np.eye(*reach.shape[:2], dtype=np.float32)[..., None]
         away = world.pos[:, None] - others
         distance = length(away) + itself
         depth = jax.nn.softplus((reach - distance) / SOFTNESS) * SOFTNESS
         force = away * (STIFFNESS * depth / distance)[:, :, None]
-        # Added up one by one: XLA fuses that, where a reduction over this axis takes twice the time
-        # of the whole step.
+        # Added up one by one, which XLA fuses; a reduction over this axis takes twice the time of
+        # the whole step.
         return reduce(jnp.add, (force[:, j] for j in range(len(sizes))))
 
     def _brake(self, vel: Array) -> Array:
-        """Velocities held to each agent's top speed."""
+        """Limit velocities to each agent's top speed."""
         top = np.array([agent.max_speed for agent in self.agents], np.float32)[:, None, None]
         if np.isinf(top).all():
             return vel
@@ -187,7 +186,7 @@ class Particles(Game):
         return jnp.concatenate(said) if said else silence
 
     def aims(self, world: ParticleWorld) -> list[tuple[int, list[int]]]:
-        """For a picture: landmarks that are somebody's goal in one game, and whose."""
+        """For a picture of one game: landmarks that are goals, with the agents that seek them."""
         return []
 
     def scene(self, world: ParticleWorld, actions: dict[str, np.ndarray]) -> Scene:
@@ -223,8 +222,7 @@ class Particles(Game):
         return Scene([*arena, *things, *rings, *ways, *people])
 
     def _words(self, word: Any) -> dict[str, str]:
-        """The word that each speaker has said loudest, as a letter; nothing of those who are
-        silent."""
+        """Each speaker's loudest word as a letter; silent speakers are left out."""
         said = {}
         start = 0
         for agent in self.agents:
@@ -237,7 +235,7 @@ class Particles(Game):
 
 @dataclass(frozen=True)
 class Nearsighted(Particles):
-    """Base of the games whose agents may be limited to what is nearest to them."""
+    """Base of the games that may limit agents to see only what is nearest."""
 
     num_agent_neighbors: int | None = None
     """see only so many other agents, the nearest first; None: all of them"""
@@ -251,44 +249,44 @@ class Nearsighted(Particles):
                 at_least(1, CROWD, **{option: getattr(self, option)})
 
     def near_landmarks(self, world: ParticleWorld) -> Array:
-        """`[N,M,2,B]` where each agent sees landmarks."""
+        """`[N,M,2,B]` relative positions of the landmarks that each agent sees."""
         seen = relative(world.pos, world.fixed)
         return nearest_rows(seen, seen, self.num_landmark_neighbors)
 
     def near_agents(self, world: ParticleWorld) -> Array:
-        """`[N,M,2,B]` where each agent sees the others."""
+        """`[N,M,2,B]` relative positions of the others that each agent sees."""
         seen = without_self(relative(world.pos, world.pos))
         return nearest_rows(seen, seen, self.num_agent_neighbors)
 
 
 def short(name: str) -> str:
-    """An agent in a picture: its number, or its first letter where there is but one of its kind."""
+    """An agent's label in a picture: its number, or its first letter if it is the only one."""
     kind, _, number = name.rpartition("_")
     return number if kind in ("agent", "adversary") else kind[:1].upper()
 
 
 def letter(word: int) -> str:
-    """A word in a picture."""
+    """A word's letter in a picture."""
     return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[word % 26]
 
 
 def _veil(thing: Landmark) -> float:
-    """One sees through what is large and does not collide."""
+    """Opacity in a picture: large things that do not collide are transparent."""
     return 0.35 if thing.size > 0.2 and not thing.collides else 1.0
 
 
 def relative(origin: Array, target: Array) -> Array:
-    """`[N,M,2,B]` where each target `[M,2,B]` lies as seen from each origin `[N,2,B]`."""
+    """`[N,M,2,B]` position of each target `[M,2,B]` relative to each origin `[N,2,B]`."""
     return target - origin[:, None]
 
 
 def length(vector: Array) -> Array:
-    """`[…,B]` of vectors `[…,2,B]`."""
+    """`[…,B]` lengths of vectors `[…,2,B]`."""
     return jnp.sqrt(jnp.square(vector).sum(-2))
 
 
 def without_self(pairs: Array) -> Array:
-    """`[N,N-1,…]` from `[N,N,…]`: each agent's row without itself, by reshaping alone."""
+    """`[N,N-1,…]` from `[N,N,…]`: drop the diagonal, by reshaping alone."""
     n = pairs.shape[0]
     if n == 1:
         return pairs[:, :0]
@@ -304,13 +302,15 @@ def others(rows: Array) -> Array:
 
 
 def flat(rows: Array) -> Array:
-    """`[N,M·k,B]` from `[N,M,k,B]`: the features of several things in a row."""
+    """`[N,M·k,B]` from `[N,M,k,B]`: join the features of several things."""
     return rows.reshape(rows.shape[0], -1, rows.shape[-1])
 
 
 def nearest_rows(offset: Array, rows: Array, n: int | None) -> Array:
-    """The `n` of the rows `[N,M,k,B]` whose offset `[N,M,2,B]` is shortest, nearest first, then
-    zeros; None: all."""
+    """The `n` rows of `[N,M,k,B]` with the shortest offset `[N,M,2,B]`, nearest first.
+
+    Zeros fill up missing rows; with `n` None, all rows are returned.
+    """
     if n is None:
         return rows
     distance = length(offset)
@@ -323,25 +323,27 @@ def nearest_rows(offset: Array, rows: Array, n: int | None) -> Array:
 
 
 def pick(rows: Array, index: Array) -> Array:
-    """`[2,B]` the row of `[L,2,B]` that `index [B]` names in each game."""
+    """`[2,B]` the row of `[L,2,B]` at `index [B]` in each game."""
     return jnp.where((index == np.arange(rows.shape[0])[:, None])[:, None], rows, 0.0).sum(0)
 
 
 def tint(index: Array, shades: int, base: float = 0.0, extra: float = 1.0) -> Array:
-    """`[shades,B]` a colour: `base` everywhere and `extra` more where `index [B]` points."""
+    """`[shades,B]` a colour: `base`, plus `extra` at `index [B]`."""
     return base + extra * (index == np.arange(shades)[:, None])
 
 
 def edge_penalty(pos: Array) -> Array:
-    """`[…,B]` the price of leaving the arena: nothing within ±0.9, then a slope, then an
-    exponential up to 10."""
+    """`[…,B]` penalty for leaving the arena.
+
+    0 within ±0.9, then linear, then exponential up to 10.
+    """
     x = jnp.abs(pos)
     price = jnp.where(x < 1.0, (x - 0.9) * 10.0, jnp.minimum(jnp.exp(2.0 * x - 2.0), 10.0))
     return jnp.where(x < 0.9, 0.0, price).sum(-2)
 
 
 def padded(agents: list[Array]) -> Array:
-    """`[N,F,B]` from each agent's own `[f,B]`, filled with zeros to the widest."""
+    """`[N,F,B]` from each agent's `[f,B]`, zero-padded to the widest."""
     widest = max(obs.shape[0] for obs in agents)
     return jnp.stack([jnp.pad(obs, ((0, widest - obs.shape[0]), (0, 0))) for obs in agents])
 

@@ -49,7 +49,7 @@ class SimpleCrypto(Particles):
         return {"adversary": -eve[None], "agent": jnp.stack([eve - bob] * 2)}
 
     def scene(self, world: ParticleWorld, actions: dict[str, np.ndarray]) -> Scene:
-        """Who says what to whom: nobody moves, so places have no meaning."""
+        """Draw who says what to whom. Agents do not move, so positions mean nothing."""
         message, key = (letter(int(goal)) for goal in world.goal)
         said = self._words(world.word)
         alice = SEATS["alice_0"]
@@ -81,5 +81,5 @@ class SimpleCrypto(Particles):
 
 
 def _error(guess: Array, message: Array) -> Array:
-    """`[B]` squared distance of a guess from the message; silence is no error."""
+    """`[B]` squared distance of a guess from the message; 0 if silent."""
     return jnp.where((guess == 0.0).all(0), 0.0, jnp.square(guess - message).sum(0))

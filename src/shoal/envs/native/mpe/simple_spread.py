@@ -22,7 +22,7 @@ from .physics import (
 )
 
 SIZE = 0.15
-WORDS = 2  # mpe2 shows the others' channels, though nobody can speak
+WORDS = 2  # mpe2 shows the others' channels, though none can speak
 
 
 @dataclass(frozen=True)
@@ -82,5 +82,5 @@ class SimpleSpread(Nearsighted):
         return (self._uncovered(world) < 0.1).all(0) & (clock < self.limit)
 
     def _uncovered(self, world: ParticleWorld) -> Array:
-        """`[L,B]` how far each landmark is from its nearest agent."""
+        """`[L,B]` distance of each landmark from its nearest agent."""
         return length(relative(world.pos, world.fixed)).min(0)

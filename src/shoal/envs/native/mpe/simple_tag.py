@@ -27,7 +27,7 @@ from .physics import (
 # sizes
 HUNTER = 0.075
 PREY = 0.05
-PREY_PACE = (0.5, 0.75, 1.0)  # of full speed, by curriculum stage
+PREY_PACE = (0.5, 0.75, 1.0)  # share of full speed, by curriculum stage
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,6 @@ class SimpleTag(Nearsighted):
         return self._touch(world).any(1).all(0) & (clock < self.limit)
 
     def _touch(self, world: ParticleWorld) -> Array:
-        """`[good,adversaries,B]` who is caught by whom."""
+        """`[good,adversaries,B]` which agent is touched by which adversary."""
         n = self.num_adversaries
         return length(relative(world.pos[n:], world.pos[:n])) < HUNTER + PREY

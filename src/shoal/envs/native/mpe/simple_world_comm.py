@@ -120,14 +120,16 @@ class SimpleWorldComm(Particles):
         }
 
     def _inside(self, world: ParticleWorld) -> Array:
-        """`[N,forests,B]` who stands in which forest."""
+        """`[N,forests,B]` which agent is in which forest."""
         sizes = jnp.asarray([agent.size for agent in self.agents])[:, None, None]
         forests = world.fixed[self.num_obstacles + self.num_food :]
         return length(relative(world.pos, forests)) < sizes + FOREST
 
     def _visible(self, inside: Array) -> Array:
-        """`[N,N-1,1,B]` whom each agent sees: those in its own forest, or in the open while it is
-        there too."""
+        """`[N,N-1,1,B]` whom each agent sees: others in its forest, or both in the open.
+
+        The leader sees everyone.
+        """
         together = (inside[:, None] & others(inside)).any(2)
         hidden = inside.any(1)
         in_the_open = ~hidden[:, None] & ~others(hidden)

@@ -1,6 +1,6 @@
-"""The robot warehouse, as the package `rware` plays it: rules, floor, traffic and picture.
+"""The robot warehouse, equal to the package `rware`: rules, floor, traffic and picture.
 
-It may touch `envs.game`, `native.grid`, `render` and the records.
+Imports `envs.game`, `native.grid`, `render` and the records.
 """
 
 from .warehouse import Warehouse

@@ -10,11 +10,11 @@ from .floor import WAYS, Floor
 
 
 def picture(floor: Floor, world: Any, stands: Any, team: str) -> Scene:
-    """One game: `world` as `WarehouseWorld` has it without `B`, `stands [S]` the shelf that stands
-    at each of the floor's places, 0 if none.
+    """Draw one warehouse: `world` is a `WarehouseWorld` without the axis `B`.
 
-    Requested shelves are coloured; a robot's stroke shows where it faces, a frame around it what it
-    carries."""
+    `stands [S]` is the shelf at each of the floor's places, 0 if none. Requested shelves are
+    coloured. A robot's stroke shows its direction, a frame around it the shelf it carries.
+    """
     rows, columns = floor.highway.shape
     low = (-0.3, -0.3)
     high = (columns + 0.3, rows + 0.8)
@@ -43,7 +43,7 @@ def picture(floor: Floor, world: Any, stands: Any, team: str) -> Scene:
 
 
 def _middle(rows: int, place: Any) -> tuple[float, float]:
-    """The middle of a cell, y upwards."""
+    """Centre of a cell, y upwards."""
     return place[1] + 0.5, rows - place[0] - 0.5
 
 

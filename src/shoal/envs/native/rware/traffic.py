@@ -17,9 +17,11 @@ from jax import Array
 
 
 def movers(here: Array, goal: Array) -> Array:
-    """`[N,B]` who moves, of robots on the cells `here [N,B]` that want to the cells `goal [N,B]`,
-    or stay."""
-    rounds = range(here.shape[0] - 1)  # settle the longest chain there can be
+    """`[N,B]` which robots move, from the cells `here [N,B]` to the cells `goal [N,B]`.
+
+    A robot that stays has itself as its goal.
+    """
+    rounds = range(here.shape[0] - 1)  # enough rounds for the longest possible chain
     wants = goal != here
     behind = (goal[:, None] == here) & wants[:, None]  # [i,j,B] i wants the cell of j
     swaps = (behind & behind.swapaxes(0, 1)).any(1)

@@ -26,34 +26,34 @@ from .floor import AISLE, WAYS, Floor, floor
 from .picture import picture
 from .traffic import movers
 
-FORWARD, LEFT, RIGHT, TOGGLE = range(1, 5)  # 0 is none
+FORWARD, LEFT, RIGHT, TOGGLE = range(1, 5)  # 0 is no-op
 MOVES = 5
 TEAM = "agent"
 # rows, columns
 SIZES = {"tiny": (1, 3), "small": (2, 3), "medium": (2, 5), "large": (3, 5), "xlarge": (4, 5)}
 REWARDS = {"indiv": "individual", "global": "global", "twostage": "two_stage"}
-OWN = 8  # numbers that a robot is told of itself
+OWN = 8  # size of a robot's observation of itself
 MOST_ROBOTS = 50
-LARGEST = 19  # blocks, their height: shelves are numbered in 16 bits
-FARTHEST = 10  # a sensor
-LOUDEST = 8  # bits
+LARGEST = 19  # most blocks, or rows of a block: shelves are numbered in 16 bits
+FARTHEST = 10  # longest range of a sensor
+LOUDEST = 8  # most bits of a message
 
 
 class WarehouseWorld(NamedTuple):
-    """Everything a warehouse remembers. A cell of the padded board has one number, row by row."""
+    """State of a warehouse. Cells of the padded board are numbered row by row."""
 
     place: Array  # [N,2,B] int32 rows and columns of the robots
-    way: Array  # [N,B] int32 where each faces
-    load: Array  # [N,B] int32 the shelf it carries, 0 if none
-    brought: Array  # [N,B] bool it has delivered what it carries
-    said: Array  # [N,M,B] int32 the bits of its message
-    # [cells,B] int16 the shelf on each cell of the padded board that nobody carries, 0 if none
+    way: Array  # [N,B] int32 direction that each faces
+    load: Array  # [N,B] int32 shelf that it carries, 0 if none
+    brought: Array  # [N,B] bool: it has delivered the shelf that it carries
+    said: Array  # [N,M,B] int32 bits of its message
+    # [cells,B] int16 shelf that stands on each cell of the padded board, 0 if none
     stands: Array
-    queue: Array  # [Q,B] int32 shelves that are requested
-    earned: Array  # [N,B] by the step that led here
-    delivered: Array  # [B] int32 shelves so far
-    # [N,K,B] int32 the cells around each robot, packed: made once, where observations would do it
-    # per bit
+    queue: Array  # [Q,B] int32 requested shelves
+    earned: Array  # [N,B] reward of the step that led here
+    delivered: Array  # [B] int32 deliveries so far
+    # [N,K,B] int32 the cells around each robot, as packed bits: computed once per step, not once
+    # per bit of the observation
     seen: Array
 
 
@@ -168,14 +168,14 @@ class Warehouse(GridGame):
         return self.floor.highway.shape[1] + 2 * self.sensor_range
 
     def _number(self, place: Any) -> Any:
-        """The number of a cell `[…,2,B]` on the board padded by the range of the sensors."""
+        """Number of each cell `[…,2,B]` on the board padded by the sensors' range."""
         row = place[..., 0, :]
         column = place[..., 1, :]
         return (row + self.sensor_range) * self._stride + column + self.sensor_range
 
     @cached_property
     def _opening(self) -> np.ndarray:
-        """`[cells,1]` every shelf at its place."""
+        """`[cells,1]` every shelf at its initial place."""
         rows = self.floor.highway.shape[0] + 2 * self.sensor_range
         stands = np.zeros((rows * self._stride, 1), np.int16)
         stands[self._number(self.floor.shelves[..., None])[:, 0], 0] = 1 + np.arange(
@@ -184,7 +184,7 @@ class Warehouse(GridGame):
         return stands
 
     def _on_highway(self, place: Array) -> Array:
-        """`[N,B]`: reckoned, as looking it up takes longer."""
+        """`[N,B]` whether each is on a highway; computed, as a lookup is slower."""
         rows, columns = self.floor.highway.shape
         row = place[:, 0]
         column = place[:, 1]
@@ -223,7 +223,7 @@ class Warehouse(GridGame):
         self, key: Array, world: WarehouseWorld, actions: dict[str, Array]
     ) -> WarehouseWorld:
         world = self.act(world, actions[TEAM])
-        # deliveries leave the standing shelves alone: they need no copy
+        # deliveries do not move standing shelves: do not copy them through the cond
         rest = world._replace(stands=jnp.zeros(0))
         arrived = jnp.any(
             jnp.stack([self._arrived(world, goal)[0] > 0 for goal in self.floor.goals])
@@ -240,13 +240,13 @@ class Warehouse(GridGame):
     # -- a step ------------------------------------------------------------------------------------
 
     def act(self, world: WarehouseWorld, action: Array) -> WarehouseWorld:
-        """The world after everybody's actions `[N,B]`, before anything is delivered."""
+        """The world after all actions `[N,B]`, before deliveries."""
         move = action >> self.msg_bits
         goal = self._goal(world, move)
         here = self._number(world.place)
         cells = jnp.concatenate([here, self._number(goal)])
         under, ahead = jnp.split(_look_up(world.stands, cells), 2)
-        free = (world.load == 0) | (ahead == 0)  # one who carries a shelf cannot pass under another
+        free = (world.load == 0) | (ahead == 0)  # a robot with a shelf cannot pass under another
         goes = movers(here, jnp.where(free, self._number(goal), here))
         toggles = (move == TOGGLE) & ((world.load == 0) | ~self._on_highway(world.place))
         lowers = toggles & (world.load > 0)
@@ -265,8 +265,10 @@ class Warehouse(GridGame):
         )
 
     def deliver(self, world: WarehouseWorld, nth: Array) -> WarehouseWorld:
-        """The world after what is at the goals is delivered; `nth [G,B]` of the other shelves is
-        requested instead."""
+        """Deliver the requested shelves at the goals.
+
+        In place of each, the `nth [G,B]` of the shelves not requested is requested.
+        """
         for goal, draw in zip(self.floor.goals, nth, strict=True):
             shelf, carrier = self._arrived(world, goal)
             done = shelf > 0
@@ -281,7 +283,7 @@ class Warehouse(GridGame):
         return world
 
     def _arrived(self, world: WarehouseWorld, goal: np.ndarray) -> tuple[Array, Array]:
-        """`[B]` the requested shelf that is at a goal, 0 if none is, and `[N,B]` who is there."""
+        """`[B]` the requested shelf at a goal, 0 if none, and `[N,B]` which robot is there."""
         there = (world.place[:, 0] == goal[0]) & (world.place[:, 1] == goal[1])
         shelf = reduce(
             jnp.add, (jnp.where(there[i], world.load[i], 0) for i in range(self.n_agents))
@@ -289,7 +291,7 @@ class Warehouse(GridGame):
         return jnp.where(either(shelf == wanted for wanted in world.queue), shelf, 0), there
 
     def _goal(self, world: WarehouseWorld, move: Array) -> Array:
-        """`[N,2,B]` the cell that each wants to be on."""
+        """`[N,2,B]` the cell that each robot wants to enter."""
         on = move == FORWARD
         up, down, left, right = ((on & (world.way == way)).astype(jnp.int32) for way in range(4))
         ahead = world.place + jnp.stack([down - up, right - left], axis=1)
@@ -299,7 +301,7 @@ class Warehouse(GridGame):
         return {TEAM: world.earned}
 
     def episode_metrics(self, world: WarehouseWorld) -> dict[str, Array]:
-        """`deliveries`: requested shelves that were brought to a goal."""
+        """`deliveries`: requested shelves brought to a goal."""
         return {"deliveries": world.delivered.astype(jnp.float32)}
 
     # -- what is seen ------------------------------------------------------------------------------
@@ -308,9 +310,11 @@ class Warehouse(GridGame):
         return {TEAM: jnp.moveaxis(self._outward(world, world.place.shape[-1])[TEAM], 0, -1)}
 
     def _outward(self, world: WarehouseWorld, games: int) -> dict[str, Array]:
-        """Observations `[B,N,F]`. Flags travel as the bits of one number per cell: moving them one
-        by one is slow."""
-        place = world.place[:, ::-1].astype(jnp.float32)  # column and row
+        """Observations `[B,N,F]`.
+
+        The flags of a cell are moved as bits of one number: moving them one by one is slow.
+        """
+        place = world.place[:, ::-1].astype(jnp.float32)  # as (column, row)
         if self.normalised_coordinates:
             place /= np.array(self.floor.highway.shape, np.float32)[::-1, None] - 1
         own = _packed([world.load > 0, *_facing(world.way), self._on_highway(world.place)])
@@ -319,14 +323,13 @@ class Warehouse(GridGame):
         return {TEAM: jnp.concatenate([place, _bits(own, OWN - 2), cells], axis=-1)}
 
     def look(self, world: WarehouseWorld) -> WarehouseWorld:
-        """The world with what its robots see: who and which shelf is on each of the `K` cells
-        around them."""
+        """Add to the world what its robots see: robots and shelves on the `K` cells around each."""
         reach = np.arange(-self.sensor_range, self.sensor_range + 1)
         window = (reach[:, None] * self._stride + reach).reshape(-1, 1)
         here = self._number(world.place)
         cells = here[:, None] + window
         said = reduce(jnp.add, (world.said[:, bit] << bit for bit in range(self.msg_bits)), 0)
-        # of a robot, in one number
+        # a robot as one number: direction, message and load, plus 1
         code = 1 + world.way + 4 * said + (world.load << (2 + self.msg_bits))
         found = reduce(
             jnp.add, (jnp.where(cells == here[i], code[i], 0) for i in range(self.n_agents))
@@ -345,19 +348,18 @@ class Warehouse(GridGame):
 
 
 def _look_up(stands: Array, cells: Array) -> Array:
-    """`[n,B]` the shelves on these cells `[n,B]`."""
+    """`[n,B]` shelves on the cells `[n,B]`."""
     return jnp.take_along_axis(stands, cells, axis=0, mode="promise_in_bounds").astype(jnp.int32)
 
 
 def _put(stands: Array, cells: Array, shelves: Array) -> Array:
-    """The shelves `[N,B]` put onto the cells `[N,B]`, which all differ; one beyond the last is
-    nowhere."""
+    """Put shelves `[N,B]` onto different cells `[N,B]`; a cell beyond the last is ignored."""
     games = np.arange(stands.shape[1])
     return stands.at[cells, games].set(shelves.astype(stands.dtype), mode="drop")
 
 
 def _turned(way: Array, move: Array) -> Array:
-    """`[N,B]` where each faces after its move: up, down, left and right are 0 to 3."""
+    """`[N,B]` direction after a move; up, down, left and right are 0 to 3."""
     upright = way < 2
     left = jnp.where(upright, way + 2, 3 - way)
     right = jnp.where(upright, 3 - way, way - 2)
@@ -365,15 +367,15 @@ def _turned(way: Array, move: Array) -> Array:
 
 
 def _facing(way: Array) -> list[Array]:
-    """For each of the four ways, who faces it."""
+    """For each of the four directions, which robots face it."""
     return [way == one for one in range(4)]
 
 
 def _packed(flags: list[Array]) -> Array:
-    """One number for several flags, the first in its lowest bit."""
+    """Pack flags into one number, the first in its lowest bit."""
     return reduce(jnp.bitwise_or, (flag.astype(jnp.int32) << bit for bit, flag in enumerate(flags)))
 
 
 def _bits(packed: Array, count: int) -> Array:
-    """`[…,count]` the flags again, as nets read them."""
+    """`[…,count]` unpack the flags, as nets read them."""
     return (packed[..., None] >> np.arange(count) & 1).astype(jnp.float32)
