@@ -1,9 +1,9 @@
-"""The contract of a compiled game, and the base class that keeps it.
+"""The interface of compiled games, and the base class of native ones.
 
 A native game is batched by itself. Inside it the games axis `B` is the *last* axis of every array:
-selecting between worlds then broadcasts, and the physics runs along contiguous memory. `Game` turns
-that into the views of `types.py` and owns the clock, the time limit and the reset on the next step,
-so that a scenario is four functions of its world.
+selecting between worlds then broadcasts, and physics runs over contiguous memory. `Game` turns its
+arrays into the views of `types.py`. It also owns the clock, the time limit and the reset on the
+next step, so that a scenario is four functions of its world.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ..types import Spec, View, line_up
 from .metrics import refuse_undeclared
 
 BLOCK = 64  # games whose observations are laid out together
-MOST = 1_000_000  # of anything a game counts
-CROWD = 1000  # agents, landmarks and the like of a game
+MOST = 1_000_000  # largest number of anything that a game counts
+CROWD = 1000  # most agents, landmarks and the like of a game
 
 
 class Env(Protocol):
-    """Anything the compiled engine can play."""
+    """Any game that the compiled engine can play."""
 
     name: str
     teams: dict[str, Spec]
-    metrics: tuple[str, ...]  # names of what `measure` says; most games have none
+    metrics: tuple[str, ...]  # names of what `measure` returns; empty for most games
 
     def reset(self, key: Array, games: int) -> tuple[Any, dict[str, View]]:
         """Open `games` games."""
@@ -42,29 +42,31 @@ class Env(Protocol):
     def step(
         self, key: Array, state: Any, actions: dict[str, Array]
     ) -> tuple[Any, dict[str, View]]:
-        """Advance every game by one step; a game that ended in the last step opens anew instead."""
+        """Advance every game by one step; a game that ended in the last step resets instead."""
         ...
 
     def measure(self, state: Any) -> dict[str, Array]:
-        """`[B]` by metric: how the episode that ends with this state went."""
+        """`[B]` by metric, of the episode that ends with this state."""
         ...
 
 
 class GameState(NamedTuple):
     world: Any  # every leaf […,B]
     clock: Array  # [B] int32 steps taken in this episode
-    over: Array  # [B] bool the episode ended with the last step
+    over: Array  # [B] bool: the episode ended with the last step
 
 
 class Game:
-    """Base of the native games: subclasses set `name`, `teams` and `limit` and write the first four
-    methods."""
+    """Base of the native games.
+
+    Subclasses set `name`, `teams` and `limit`, and define the first four methods.
+    """
 
     name: str
     teams: dict[str, Spec]
     limit: int  # steps after which time runs out
-    coloured = True  # teams are drawn in our colours
-    metrics: tuple[str, ...] = ()  # names of what `episode_metrics` says
+    coloured = True  # teams are drawn in Shoal's colours
+    metrics: tuple[str, ...] = ()  # names of what `episode_metrics` returns
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Apply `line_up` to `teams` of every subclass."""
@@ -95,25 +97,29 @@ class Game:
         raise NotImplementedError
 
     def observe(self, world: Any) -> dict[str, Array]:
-        """What each team's agents see, `[N,F,B]`, padded to the team's widest agent."""
+        """Observations of each team, `[N,F,B]`, padded to the team's widest agent."""
         raise NotImplementedError
 
     def reward(self, world: Any) -> dict[str, Array]:
-        """What each agent earned by the step that made this world, `[N,B]`."""
+        """Rewards of each team for the step that led to this world, `[N,B]`."""
         raise NotImplementedError
 
     def terminal(self, world: Any, clock: Array) -> Array | None:
-        """`[B]` True where the task itself has ended, `clock [B]` steps into the episode; None if
-        it never does."""
+        """`[B]` True where the task has ended, `clock [B]` steps into the episode.
+
+        None if no task ever ends.
+        """
         return None
 
     def alive(self, world: Any) -> dict[str, Array] | None:
-        """`[N,B]` per team; None if nobody ever dies. `advance` must not heed what the dead do."""
+        """`[N,B]` by team; None if agents never die.
+
+        `advance` must ignore the actions of dead agents.
+        """
         return None
 
     def legal(self, world: Any) -> dict[str, Array]:
-        """`[N,A,1 or B]` per team; by default the padding beyond an agent's own actions is
-        illegal."""
+        """`[N,A,1 or B]` by team; by default all but the padding of an agent's actions is legal."""
         masks = {}
         for team, spec in self.teams.items():
             sizes = jnp.asarray(spec.action_sizes or (spec.action.size,) * spec.n)
@@ -121,8 +127,7 @@ class Game:
         return masks
 
     def state(self, world: Any, obs: dict[str, Array]) -> Array:
-        """The global state `[B,S]`: by default every agent's observation `[B,N,F]`, joined, without
-        padding."""
+        """The global state `[B,S]`; by default all `obs [B,N,F]` joined, without padding."""
         parts = []
         for team, spec in self.teams.items():
             if all(size == spec.obs for size in spec.obs_sizes):
@@ -132,16 +137,19 @@ class Game:
         return jnp.concatenate(parts, axis=1)
 
     def episode_metrics(self, world: Any) -> dict[str, Array]:
-        """`[B]` by metric: how the episode that ends with this world went, beyond its returns."""
+        """`[B]` by metric, of the episode that ends with this world."""
         return {}
 
     def scene(self, world: Any, actions: dict[str, np.ndarray]) -> Scene:
-        """What one game looks like, to be drawn: its `world` without `B`, and the `actions` that
-        led there, `[N]` or `[N,A]` by team; none at the opening."""
+        """Describe a picture of one game.
+
+        `world` has no axis `B`. `actions`, `[N]` or `[N,A]` by team, led to it; none at the
+        opening.
+        """
         raise NotImplementedError
 
     def drawable(self) -> None:
-        """Refuse to be drawn if nobody has said how."""
+        """Raise an error if the game defines no scene."""
         if type(self).scene is Game.scene:
             raise ShoalError(
                 f"{self.name} cannot be drawn: give it a scene, as docs/adding-a-game.md shows"
@@ -150,8 +158,7 @@ class Game:
     def pictures(
         self, states: Sequence[GameState], actions: Sequence[dict[str, np.ndarray]], game: int
     ) -> Iterator:
-        """`[H,W,3]` of each instant of an episode of one of the games; the actions are those that
-        led there."""
+        """Pictures `[H,W,3]` of an episode of one game; `actions` led to each state."""
         from ..render.draw import draw
 
         worlds = [
@@ -163,7 +170,7 @@ class Game:
         )
 
     def line_up(self, teams: dict[str, Spec]) -> dict[str, Spec]:
-        """The teams, each told what follows from all of them together."""
+        """Fill in the fields of each team's spec that depend on all teams."""
         return line_up(teams, joined=type(self).state is Game.state)
 
     def reset(self, key: Array, games: int) -> tuple[GameState, dict[str, View]]:
@@ -189,14 +196,16 @@ class Game:
         return self.episode_metrics(state.world)
 
     def _reopen(self, key: Array, first: Array, world: Any) -> Any:
-        # A stream of its own, drawn only here: deriving a key costs as much as the physics of a
-        # small game.
+        # A random stream of its own, derived only here: deriving a key costs as much as the physics
+        # of a small game.
         fresh = self.start(jax.random.fold_in(key, 1), first.shape[0])
         return jax.tree.map(lambda new, old: jnp.where(first, new, old), fresh, world)
 
     def _outward(self, world: Any, games: int) -> dict[str, Array]:
-        """Observations `[B,N,F]`, made block by block: rows a power of two apart would fight for
-        one cache set."""
+        """Observations `[B,N,F]`, laid out in blocks of games.
+
+        Rows a power of two apart would compete for one cache set.
+        """
         if games % BLOCK or games == BLOCK:
             return {team: jnp.moveaxis(obs, -1, 0) for team, obs in self.observe(world).items()}
         blocks = jax.tree.map(lambda x: x.reshape(*x.shape[:-1], games // BLOCK, BLOCK), world)
@@ -235,8 +244,10 @@ def _as_it_is(key: Array, first: Array, world: Any) -> Any:
 
 
 def measure(env: Env, state: Any, games: int) -> dict[str, Array]:
-    """`[B]` by metric: how the episodes that end with this state went; of an environment without
-    metrics nothing is computed."""
+    """`[B]` by metric, of the episodes that end with this state.
+
+    Computes nothing for an environment without metrics.
+    """
     names = getattr(env, "metrics", ())
     if not names:
         return {}
@@ -252,7 +263,7 @@ def measure(env: Env, state: Any, games: int) -> dict[str, Array]:
 
 
 def at_least(least: int, most: int = MOST, **options: Any) -> None:
-    """Refuse an option that is not a whole number, or too small or too large a one."""
+    """Raise an error for an option that is not an integer from `least` to `most`."""
     for option, value in options.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
             raise ShoalError(f"{option} must be a whole number of at least {least}, not {value!r}")
@@ -261,7 +272,7 @@ def at_least(least: int, most: int = MOST, **options: Any) -> None:
 
 
 def within(low: float, high: float, **options: Any) -> None:
-    """Refuse an option that is not a number between `low` and `high`."""
+    """Raise an error for an option that is not a number between `low` and `high`."""
     for option, value in options.items():
         if (
             not isinstance(value, int | float)

@@ -1,11 +1,11 @@
-"""Other people's environments by their ids, made into matches (`envs/host/match.py`).
+"""Environments of other packages by id, as matches (`envs/host/match.py`).
 
-Adapters may touch `host.match` and the records. They import no JAX: worker processes use them.
+Imports `host.match` and the records, but no JAX: worker processes use adapters.
 
-`pz:<module>` is a PettingZoo environment, `gym:<id>` one of Gymnasium's registry,
-`football:<scenario>` Google's football, and `<module>:<function>` one's own: the function gets the
-options and returns an environment of any kind below, which is known by its methods and need not
-inherit from anything.
+`pz:<module>` is a PettingZoo environment, `gym:<id>` is from Gymnasium's registry,
+`football:<scenario>` is Google's football, and `<module>:<function>` is the user's own: the
+function takes the options and returns an environment of any kind below. Its kind is recognised by
+its methods; it need not inherit from anything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["PREFIXES", "AdapterOptions", "as_parallel_env", "open_match"]
 
 
 def open_match(name: str, options: dict[str, Any], render: bool = False) -> Match:
-    """A match of the environment called `name`; with `render`, one that draws pictures."""
+    """Open a match of the environment `name`; with `render`, one that can draw."""
     kind, _, rest = name.partition(":")
     if not kind or not rest:
         raise ShoalError(f"there is no environment {name!r}: {KNOWN}")
@@ -60,7 +60,7 @@ def as_parallel_env(match: Match) -> ToPettingZoo:
 
 
 def adapt(env: Any, adapter: AdapterOptions) -> Match:
-    """The environment as a match, by what it can do."""
+    """Wrap an environment as a match, by the methods it has."""
     if not hasattr(env, "possible_agents") and _of_pettingzoo(env):
         raise Broken(
             "PettingZoo's environments have possible_agents, a list of all who may"
@@ -74,7 +74,7 @@ def adapt(env: Any, adapter: AdapterOptions) -> Match:
 
 
 def _of_pettingzoo(env: Any) -> bool:
-    """Whether it is meant to be one of PettingZoo's."""
+    """Whether an environment is meant to follow PettingZoo's interface."""
     inherits = any(kind.__module__.startswith("pettingzoo.") for kind in type(env).__mro__)
     return inherits or all(
         _asks_who(getattr(env, method, None)) for method in ("observation_space", "action_space")
@@ -82,14 +82,14 @@ def _of_pettingzoo(env: Any) -> bool:
 
 
 def _asks_who(method: Any) -> bool:
-    """Whether a method needs to be told of which agent, as PettingZoo's spaces do."""
+    """Whether a method needs an argument, as PettingZoo's `observation_space(agent)` does."""
     if not callable(method):
         return False
     try:
         inspect.signature(method).bind()
     except TypeError:
         return True
-    except ValueError:  # it cannot be told
+    except ValueError:  # it has no readable signature
         return False
     return False
 
@@ -99,7 +99,7 @@ def _has(env: Any, methods: tuple[str, ...]) -> bool:
 
 
 def _match(env: Any, adapter: AdapterOptions) -> Match:
-    """What is a match already, with teams of its own."""
+    """Check a match, which needs no adapter and has teams of its own."""
     if any(kind.__module__ == "shoal.envs.game" for kind in type(env).__mro__):
         raise ShoalError(
             f"{type(env).__name__} is a compiled game: name its class, as"
@@ -152,7 +152,7 @@ KINDS: dict[
 
 
 def _pettingzoo(rest: str, options: dict[str, Any], render: bool, adapter: AdapterOptions) -> Match:
-    """`pz:<module>`: its parallel environment, or where agents move in turn, the other."""
+    """`pz:<module>`: its parallel environment, or its AEC environment if agents move in turn."""
     import_module("pettingzoo")
     module = import_module(rest)
     factory = getattr(module, "parallel_env", None) or getattr(module, "env", None)
@@ -184,7 +184,7 @@ def _football(rest: str, options: dict[str, Any], render: bool, adapter: Adapter
 
 
 def _own(name: str, options: dict[str, Any], render: bool, adapter: AdapterOptions) -> Match:
-    """`<module>:<function>`, also of a module in the folder one is in."""
+    """`<module>:<function>`, also of a module in the working directory."""
     path, _, function = name.partition(":")
     module = import_module(path, KNOWN)
     if not callable(getattr(module, function, None)):
@@ -205,7 +205,7 @@ KNOWN = (
 
 
 def _made(name: str, factory: Callable[..., Any], options: dict[str, Any], render: bool) -> Any:
-    """What the factory makes of the options; what it says against them is the user's to mend."""
+    """Call the factory with the options; turn its complaints about them into user errors."""
     try:
         return factory(**(options | {"render_mode": "rgb_array"} if render else options))
     except ImportError as error:

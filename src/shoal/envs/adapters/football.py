@@ -1,9 +1,9 @@
-"""Google Research Football (`gfootball` 2.10.2) as a match.
+"""Adapter for Google Research Football (`gfootball` 2.10.2).
 
-One team, `left`, of the players that are controlled on the left, and `right` if players are
-controlled there, too. Each player sees the 115 numbers of `simple115v2` from its own side of the
-field. The package speaks the old gym API: four values from a step, with an axis for the players
-unless there is just one.
+Team `left` has the controlled players on the left; team `right` exists if players are controlled
+there, too. Each player sees the 115 numbers of `simple115v2` from its own side of the field. The
+package has the old gym API: a step returns four values, with an axis for players unless there is
+only one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ..metrics import WON
 
 ACTIONS = 19
 SIZE = 115
-ACTIVE = slice(97, 108)  # of an observation: marks the player who is controlled
+ACTIVE = slice(97, 108)  # part of an observation that marks the controlled player
 FRAME = (320, 180)
-# of the left, by default: those whom the scenario is about, most often without the keeper
+# default number of players on the left: those whom the scenario is about, most often not the keeper
 PLAYERS = {
     "academy_empty_goal_close": 1,
     "academy_empty_goal": 1,
@@ -66,7 +66,7 @@ class Options:
 
 
 def make(scenario: str, options: dict[str, Any], render: bool) -> Match:
-    """A match of that scenario; `render` makes one that can be looked at, which needs a screen."""
+    """A match of a scenario; `render` makes one that can draw, which needs a screen."""
     if scenario not in PLAYERS:
         hint = did_you_mean(scenario, PLAYERS)
         raise ShoalError(
@@ -115,10 +115,10 @@ class FootballMatch:
     def __init__(self, env: Any, left: int, right: int) -> None:
         self.env = env
         self.counts = {"left": left} | ({"right": right} if right else {})
-        self.goals = {"left": 0, "right": 0}  # of this episode
+        self.goals = {"left": 0, "right": 0}  # in this episode
         self.metrics = tuple(self.episode_metrics())
-        # All see the whole field, so a state is what one player sees, with every controlled player
-        # marked in it.
+        # All players see the whole field, so the state is one player's observation with every
+        # controlled player marked.
         state = SIZE + (ACTIVE.stop - ACTIVE.start if right else 0)
         self.teams = {
             team: Spec(
@@ -132,12 +132,14 @@ class FootballMatch:
         }
 
     def reset(self, seed: int) -> MatchStep:
-        """Open a match from this seed, which decides all that the package draws or takes from the
-        match's number."""
+        """Open a match; the seed determines all randomness of the package.
+
+        That includes what the package derives from the match's number.
+        """
         config = self.env.unwrapped._config
         config["game_engine_random_seed"] = seed
         config["reverse_team_processing"] = bool(seed % 2)
-        # whether it is odd decides who starts on which side
+        # its parity decides who starts on which side
         config["episode_number"] = (seed // 2) % 2
         obs = self.env.reset()
         self.goals = dict.fromkeys(self.goals, 0)
@@ -146,7 +148,7 @@ class FootballMatch:
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         told = [int(action) for team in self.counts for action in actions[team]]
         obs, reward, over, info = self.env.step(told)
-        scored = info.get("score_reward", 0)  # as the left sees it
+        scored = info.get("score_reward", 0)  # from the left's perspective
         self.goals["left"] += scored > 0
         self.goals["right"] += scored < 0
         return self._match_step(
@@ -154,7 +156,7 @@ class FootballMatch:
         )
 
     def episode_metrics(self) -> dict[str, float]:
-        """Goals, and who has more of them; where the left plays alone, as it sees that."""
+        """Goals, and who scored more; from the left's perspective if it plays alone."""
         left, right = self.goals.values()
         if len(self.counts) == 1:
             return {WON: left > right, "goals": left, "conceded": right}
@@ -172,7 +174,7 @@ class FootballMatch:
         self.env.close()
 
     def _late(self, info: dict[str, Any]) -> bool:
-        """Whether time has run out, and not a goal with the last kick ended the match."""
+        """Whether time ran out, rather than a goal ending the match in its last step."""
         raw = self.env.unwrapped
         goal = (
             raw._config.ScenarioConfig().end_episode_on_score and info.get("score_reward", 0) != 0
@@ -186,13 +188,13 @@ class FootballMatch:
         start = 0
         for team, count in self.counts.items():
             own = slice(start, start + count)
-            alive = obs[own, ACTIVE].any(-1)  # one who was sent off has nobody to control
+            alive = obs[own, ACTIVE].any(-1)  # a player sent off is dead
             seen[team] = TeamStep(
                 obs=obs[own],
                 legal=np.ones((count, ACTIONS), bool),
                 alive=alive,
                 reward=rewards[own],
-                # nothing follows for the dead
+                # 0 for the dead
                 discount=np.where(ended, 0.0, alive).astype(np.float32),
             )
             start += count

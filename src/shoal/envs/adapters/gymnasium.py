@@ -1,5 +1,7 @@
-"""Gymnasium environments: of one agent, or of several where the spaces are Tuples, one part for
-each agent."""
+"""Adapter for Gymnasium environments.
+
+They have one agent, or several if their spaces are Tuples with one part per agent.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ class GymMatch:
         self.state = options.unseen
         self.teams = self.roster.teams
         self.said = Said(env, options, self.teams)
-        # Gymnasium-Robotics: an environment with this method says `is_success` in its infos
+        # Gymnasium-Robotics: an environment with this method has `is_success` in its infos
         self.succeeds = not self.said.names and options.asked is None and _judges_success(env)
         self.metrics = (WON,) if self.succeeds else self.said.names
         self.info: Any = {}  # of the last step
@@ -78,14 +80,14 @@ class GymMatch:
         )
 
     def episode_metrics(self) -> dict[str, float]:
-        """As was asked for or declared, or whether the last step was a success."""
+        """The metrics asked for or declared, or whether the last step was a success."""
         if self.succeeds:
             return {WON: number(self.info.get(SUCCESS, False), WON)}
         return self.said.read(by_agent(self.info, self.agents))
 
     def render(self) -> np.ndarray:
         plain = self.env.unwrapped
-        # as Gym once did, and some packages still do
+        # the old Gym API, which some packages still have
         if "mode" in inspect.signature(plain.render).parameters:
             return np.asarray(plain.render(mode="rgb_array"), np.uint8)
         return frame(self.env)
@@ -96,7 +98,7 @@ class GymMatch:
     def _reset(self, seed: int) -> Any:
         try:
             return self.env.reset(seed=seed)
-        except TypeError as error:  # of an environment inside wrappers that hand the seed on
+        except TypeError as error:  # an environment inside wrappers that pass the seed on
             if "argument 'seed'" not in str(error):
                 raise
             raise Broken(f"reset of {rules.GYM} takes a seed: write {rules.RESET}") from error
@@ -111,7 +113,7 @@ class GymMatch:
         return self.roster.match_step(env_step._replace(obs=seen, masks=masks), self.state)
 
     def _by_agent(self, parts: Any) -> dict[str, Any]:
-        """What comes as one thing, or one for each agent, by agent."""
+        """A value for one agent, or a sequence for several, by agent."""
         parts = list(parts) if self.several else [parts]
         if len(parts) != len(self.agents):
             raise Broken(
@@ -120,7 +122,7 @@ class GymMatch:
         return dict(zip(self.agents, parts, strict=True))
 
     def _each(self, value: Any) -> dict[str, Any]:
-        """A number or flag for every agent: its own, or one for all."""
+        """A number or flag for every agent: its own, or a common one."""
         return self._by_agent(
             value if np.ndim(value) or not self.several else [value] * len(self.agents)
         )

@@ -1,5 +1,4 @@
-"""What somebody's environment says about an episode: by its method `episode_metrics`, or in the
-infos of the last step."""
+"""Metrics of an adapted environment: from its method `episode_metrics`, or from its last infos."""
 
 from __future__ import annotations
 
@@ -20,8 +19,9 @@ Infos = Mapping[Any, Mapping[str, Any]]  # by agent
 class Said:
     """The metrics that `--env.metrics` asks for, or that the environment declares as `metrics`.
 
-    One of the whole game is the mean over the agents whose infos say it, a team's over those of its
-    agents."""
+    A metric of the game is the mean over the agents whose infos have it; a team's metric is the
+    mean over that team's agents.
+    """
 
     def __init__(self, env: Any, options: AdapterOptions, teams: dict[str, Spec]):
         plain = getattr(env, "unwrapped", env)
@@ -37,7 +37,7 @@ class Said:
         return tuple(self.keys)
 
     def read(self, infos: Infos) -> dict[str, float]:
-        """Every metric, from what the environment said last."""
+        """All metrics of the episode that has just ended."""
         said = self.say()
         if not isinstance(said, Mapping):
             raise Broken(f"{METHOD} must give a dictionary by name, not {said!r}"[:300])
@@ -61,7 +61,7 @@ class Said:
 
 
 def number(value: Any, name: str) -> float:
-    """One number, also as numpy has them."""
+    """Convert a value, also a numpy one, to a float."""
     array = np.asarray(value)
     if array.size != 1 or array.dtype.kind not in "biuf":
         raise Broken(f"the metric {name!r} must be one number, not {value!r}"[:300])
@@ -69,7 +69,10 @@ def number(value: Any, name: str) -> float:
 
 
 def by_agent(info: Any, agents: Iterable[str]) -> Infos:
-    """One info for all agents as one for each: what it lists for each of them is their own."""
+    """Turn one info for all agents into one for each.
+
+    A value that is listed per agent is split.
+    """
     agents = list(agents)
     if not isinstance(info, Mapping):
         return {}
@@ -83,7 +86,7 @@ def by_agent(info: Any, agents: Iterable[str]) -> Infos:
 
 
 def _declared(env: Any) -> tuple[str, ...]:
-    """The names that an environment declares; what else it may call `metrics` is its own affair."""
+    """The metrics that an environment declares; a `metrics` of another kind is ignored."""
     names = getattr(env, "metrics", ())
     plain = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
     return tuple(names) if plain else ()

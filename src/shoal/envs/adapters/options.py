@@ -1,4 +1,4 @@
-"""The adapter's own options, and what they do to a match of any kind."""
+"""The adapters' own options, and how they change a match of any kind."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class AdapterOptions:
 
     @property
     def asked(self) -> dict[str, str] | None:
-        """The key of an info for each metric that is asked for; None if nobody asks."""
+        """The info key of each metric asked for; None if none is."""
         return _keys(self.metrics)
 
     @property
     def unseen(self) -> np.ndarray | None:
-        """The state where nobody will look at it."""
+        """An empty state, if the state is switched off; else None."""
         return np.zeros(0, np.float32) if self.state is None else None
 
     @staticmethod
     def split(options: dict[str, Any]) -> tuple[AdapterOptions, dict[str, Any]]:
-        """The adapter's options, and the environment's."""
+        """Split options into the adapter's and the environment's."""
         ours = {option.name for option in fields(AdapterOptions)}
         return (
             fill(
@@ -61,7 +61,7 @@ class AdapterOptions:
         )
 
     def arrange(self, match: Match) -> Match:
-        """The match with its metrics, its limit and its exchange of seats."""
+        """Apply the options for metrics, limit and swapping to a match."""
         if self.asked is not None:
             _choose(match, tuple(self.asked))
         if self.limit:
@@ -70,7 +70,7 @@ class AdapterOptions:
 
 
 def _keys(metrics: str | list[str] | None) -> dict[str, str] | None:
-    """`won=battle_won,score` -> where an info has each."""
+    """Parse `won=battle_won,score` into the info key of each metric."""
     if metrics is None:
         return None
     words = metrics.split(",") if isinstance(metrics, str) else metrics
@@ -79,7 +79,7 @@ def _keys(metrics: str | list[str] | None) -> dict[str, str] | None:
 
 
 def _choose(match: Match, names: tuple[str, ...]) -> None:
-    """Let a match say these metrics and no others."""
+    """Restrict a match to these metrics."""
     known = getattr(match, "metrics", ())
     for name in names:
         if name not in known:
@@ -91,7 +91,7 @@ def _choose(match: Match, names: tuple[str, ...]) -> None:
 
 
 class Limited:
-    """A match that is cut after so many steps."""
+    """A match that is truncated after `limit` steps."""
 
     def __init__(self, match: Match, limit: int):
         self.match = match
@@ -116,8 +116,10 @@ class Limited:
 
 
 class Swapped:
-    """A match of two equal teams that exchange seats when the seed is odd; the state ends with a 1
-    when they have."""
+    """A match of two equal teams that swap places when the seed is odd.
+
+    The state ends with a 1 if they have.
+    """
 
     def __init__(self, match: Match):
         names = list(match.teams)
@@ -159,7 +161,7 @@ class Swapped:
         return {name: said[other] for name, other in told.items() if other in said}
 
     def _others(self, name: str) -> str:
-        """The other team's metric of the same word; the whole game's is both's."""
+        """The other team's metric of that word; a metric of the whole game stays."""
         team, word = split(name)
         return f"{self.other.get(team, team)}/{word}" if team else name
 

@@ -1,5 +1,7 @@
-"""Environments where all agents move at once: PettingZoo's `ParallelEnv`, or anything with its
-methods."""
+"""Adapter for environments whose agents move at once.
+
+PettingZoo's `ParallelEnv`, or anything with its methods.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from .options import AdapterOptions
 from .spaces import reader, writer
 from .teams import EnvStep, Roster, fates
 
-# MAgent's modules in which red and blue fight until one side is dead or time runs out
+# MAgent's modules where red and blue fight until one side is dead or time runs out
 BATTLES = (
     "magent2.environments.battle.battle",
     "magent2.environments.battlefield.battlefield",
@@ -26,7 +28,7 @@ PARTS = "observations, rewards, terminations, truncations, infos"
 
 
 def frame(env: Any) -> np.ndarray:
-    """The picture an environment draws."""
+    """The environment's picture."""
     if not hasattr(env, "render"):
         raise Broken("the environment draws no picture: it has no render()")
     picture = env.render()
@@ -39,9 +41,9 @@ def frame(env: Any) -> np.ndarray:
 
 
 class PettingZooMatch:
-    """Base of the matches of both kinds of PettingZoo environments."""
+    """Base of the adapters for both kinds of PettingZoo environments."""
 
-    interface = ""  # as PettingZoo calls it
+    interface = ""  # PettingZoo's name for it
 
     def __init__(self, env: Any, options: AdapterOptions):
         agents = rules.agents_of(env, self.interface)
@@ -51,7 +53,7 @@ class PettingZooMatch:
         )
         rules.takes_a_seed(env, self.interface)
         self.env = env
-        env.reset(seed=0)  # before it, an environment may not tell its state
+        env.reset(seed=0)  # before a reset, an environment may have no state
         self.state = self._first_state() if options.state else options.unseen
         self.roster = Roster(
             {agent: reader(str(agent), space, options.strict) for agent, space in seen.items()},
@@ -63,7 +65,7 @@ class PettingZooMatch:
         self.said = Said(env, options, self.teams)
         self.metrics = self.said.names
         self.infos: Any = {}  # of the last step
-        self.live: set[Any] = set()  # who is present and may act
+        self.live: set[Any] = set()  # agents that are present and may act
 
     def episode_metrics(self) -> dict[str, float]:
         infos = self.infos if isinstance(self.infos, Mapping) else {}
@@ -76,7 +78,7 @@ class PettingZooMatch:
         rules.close(self.env)
 
     def present(self) -> list[Any]:
-        """The agents the environment lists now."""
+        """The agents that the environment lists now."""
         agents = getattr(self.env, "agents", None)
         if not isinstance(agents, list | tuple):
             raise Broken(
@@ -86,30 +88,30 @@ class PettingZooMatch:
         return list(agents)
 
     def arrived(self) -> set[Any]:
-        """The agents at the opening of an episode."""
+        """The agents present at an opening."""
         agents = set(self.present())
         if not agents:
             raise Broken("nobody plays after reset: agents must list who does")
         return agents
 
     def known(self, agents: Iterable[Any], does: str) -> None:
-        """Refuse an agent that was never announced."""
+        """Raise an error for an agent not in `possible_agents`."""
         for agent in agents:
             if agent not in self.roster.seats:
                 raise Broken(f"{agent} {does} and is not among the possible_agents")
 
     def match_step(self, env_step: EnvStep) -> MatchStep:
-        """The `MatchStep` made of what the environment returned."""
+        """Convert an `EnvStep` to a `MatchStep`, with the environment's state."""
         if self.state is not None and self.state.size:
             self.state = self._next_state(self.state, bool(env_step.alive))
         return self.roster.match_step(env_step, self.state)
 
     def masks(self, obs: Mapping[Any, Any], infos: Any) -> dict[Any, Any]:
-        """Action masks by agent, where the environment gives any."""
+        """Action masks by agent, where the environment has any."""
         infos = infos if isinstance(infos, Mapping) else {}
         seats = self.roster.seats
         if not self.roster.masked and not any(infos.values()):
-            return {}  # as most do
+            return {}  # the common case
         told = {
             agent: seats[agent].reader.mask(obs[agent], infos.get(agent))
             for agent in obs
@@ -120,7 +122,7 @@ class PettingZooMatch:
     def _first_state(self) -> np.ndarray | None:
         try:
             return _numbers(self.env.state())
-        except Exception:  # whatever it says: there is none to be had
+        except Exception:  # any error means that there is no state
             return None
 
     def _next_state(self, last: np.ndarray, alive: bool) -> np.ndarray:
@@ -131,7 +133,7 @@ class PettingZooMatch:
                 raise Broken(
                     f"its state() fails, leave it out with --env.state False: {error!r}"
                 ) from error
-            return last  # several environments have none left after the end, where nobody needs it
+            return last  # several environments have no state after the end, where none is needed
 
 
 class ParallelMatch(PettingZooMatch):
@@ -181,7 +183,7 @@ class ParallelMatch(PettingZooMatch):
         )
 
     def episode_metrics(self) -> dict[str, float]:
-        """Who has won a battle: the side with more agents left."""
+        """Who won a battle: the side with more agents left."""
         if not self.battle:
             return super().episode_metrics()
         battle = self.env.unwrapped
@@ -194,7 +196,7 @@ class ParallelMatch(PettingZooMatch):
 
 
 def _numbers(state: Any) -> np.ndarray:
-    """[S] an environment's own state; an image of bytes between 0 and 1."""
+    """`[S]` an environment's own state; uint8 images are scaled to [0,1]."""
     state = np.asarray(state)
     row = state.astype(np.float32).reshape(-1)
     return row / np.float32(255) if state.dtype == np.uint8 else row

@@ -1,7 +1,8 @@
-"""Environments where agents move in turn: PettingZoo's `AECEnv`, or anything with its methods.
+"""Adapter for environments whose agents move in turn.
 
-At every step all agents answer and only the answer of the one whose turn it is counts. The others
-have one legal action, so that no learner wonders which was right.
+PettingZoo's `AECEnv`, or anything with its methods. At every step all agents act, and only the
+action of the agent whose turn it is counts. The others have one legal action, so that nothing is
+learnt from it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .spaces import Choice
 from .teams import EnvStep, fates
 
 CLASSIC = "pettingzoo.classic."
-DUELS = (  # of its modules, those where who earns something has won
+DUELS = (  # PettingZoo's modules where a player with a positive reward has won
     "chess",
     "connect_four",
     "go",
@@ -39,7 +40,7 @@ class TurnsMatch(PettingZooMatch):
 
     def __init__(self, env: Any, options: AdapterOptions):
         super().__init__(env, options)
-        self.earned: dict[Any, float] = {}  # in this episode
+        self.earned: dict[Any, float] = {}  # returns of this episode
         self.duel = not self.metrics and options.asked is None and self._zero_sum()
         if self.duel:
             self.metrics = tuple(f"{team}/{WON}" for team in self.teams)
@@ -54,7 +55,7 @@ class TurnsMatch(PettingZooMatch):
         mover = self.env.agent_selection
         self.known([mover], "is to move")
         self.env.step(self.roster.native(actions, [mover])[mover])
-        # What this one step earned, of all agents: `last()` would tell it to each only at its own
+        # The reward of this one step for all agents: `last()` would return it only at each agent's
         # next turn.
         rewards = dict(rules.by_agent(getattr(self.env, "rewards", None), set(), "reward"))
         if self.duel:
@@ -62,21 +63,20 @@ class TurnsMatch(PettingZooMatch):
         return self._instant(rewards)
 
     def episode_metrics(self) -> dict[str, float]:
-        """Who has won a game of two: who earned something, when the other did not."""
+        """Who won a game of two players: the one with a positive return, if the other has none."""
         if not self.duel:
             return super().episode_metrics()
         one, other = (self.earned.get(line[0].agent, 0.0) for line in self.roster.lines.values())
         return dict(zip(self.metrics, (one > 0 >= other, other > 0 >= one), strict=True))
 
     def _zero_sum(self) -> bool:
-        """Whether it is a game of PettingZoo's in which one of two teams of one wins what the other
-        loses."""
+        """Whether it is a zero-sum game of PettingZoo between two teams of one agent."""
         module = type(getattr(self.env, "unwrapped", self.env)).__module__
         alone = [spec.n for spec in self.teams.values()] == [1, 1]
         return alone and module.startswith(CLASSIC) and module.rpartition(".")[2] in DUELS
 
     def _told(self, what: str) -> dict[Any, bool]:
-        """The flags of all agents that are there."""
+        """The flags of all present agents."""
         return rules.flags(
             rules.by_agent(getattr(self.env, f"{what}s", None), set(self.present()), what), what
         )
@@ -110,7 +110,7 @@ class TurnsMatch(PettingZooMatch):
         return bool(self.env.terminations[agent] or self.env.truncations[agent])
 
     def _send_away(self) -> None:
-        """An agent that has ended is called once more, answers None and leaves."""
+        """Step agents that have ended once more with None, so that they leave."""
         for _ in self.roster.seats:
             if not self.env.agents or not self._ended(self.env.agent_selection):
                 return
@@ -121,7 +121,7 @@ class TurnsMatch(PettingZooMatch):
             )
 
     def _turn(self, masks: dict[Any, Any]) -> dict[Any, Any]:
-        """The mask of the agent whose turn it is, and for the others only action 0."""
+        """The mask of the agent whose turn it is; the others may only take action 0."""
         for agent, seat in self.roster.seats.items():
             if agent != self.env.agent_selection and isinstance(seat.writer, Choice):
                 masks[agent] = np.arange(seat.writer.size) == 0

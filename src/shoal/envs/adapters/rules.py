@@ -1,5 +1,4 @@
-"""The rules of other people's interfaces that adapters rely on: which one an environment breaks,
-and what to write."""
+"""Rules of other packages' interfaces that adapters rely on; errors say what to change."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ RESET = "def reset(self, seed=None, options=None)"
 
 
 def agents_of(env: Any, interface: str) -> list[Any]:
-    """Who may ever play."""
+    """All agents that may ever play: `possible_agents`."""
     named = getattr(env, "possible_agents", None)
     if not isinstance(named, list | tuple) or not named:
         found = named if isinstance(named, list) else _kind(named)
@@ -38,7 +37,7 @@ def agents_of(env: Any, interface: str) -> list[Any]:
 
 
 def space_for(env: Any, method: str, agent: Any, interface: str) -> spaces.Space:
-    """What its method `observation_space` or `action_space` says of an agent."""
+    """An agent's space, from the method `observation_space` or `action_space`."""
     ask = getattr(env, method, None)
     if not callable(ask):
         raise Broken(
@@ -54,7 +53,7 @@ def space_for(env: Any, method: str, agent: Any, interface: str) -> spaces.Space
 
 
 def a_space(space: Any, what: str) -> Any:
-    """The space, if it is one."""
+    """Check that a value is a Gymnasium space."""
     if not isinstance(space, spaces.Space):
         raise Broken(
             f"{what} must be a space of gymnasium.spaces, such as Box or Discrete, not"
@@ -64,24 +63,24 @@ def a_space(space: Any, what: str) -> Any:
 
 
 def takes_a_seed(env: Any, interface: str) -> None:
-    """Every episode is opened with a seed of its own."""
+    """Check that `reset` takes a seed: every episode has its own."""
     try:
         parameters = inspect.signature(env.reset).parameters.values()
-    except (TypeError, ValueError):  # it cannot be told
+    except (TypeError, ValueError):  # it has no readable signature
         return
     if not any(one.name == "seed" or one.kind is one.VAR_KEYWORD for one in parameters):
         raise Broken(f"reset of {interface} takes a seed: write {RESET}")
 
 
 def opened(told: Any, interface: str, seen: str) -> tuple[Any, Any]:
-    """What `reset` gives."""
+    """Check what `reset` returned."""
     if not isinstance(told, tuple | list) or len(told) != 2:
         raise Broken(f"reset of {interface} gives {seen}, not {_kind(told)}: return both")
     return told[0], told[1]
 
 
 def stepped(told: Any, interface: str, seen: str) -> Any:
-    """What `step` gives."""
+    """Check what `step` returned."""
     if not isinstance(told, tuple | list) or len(told) != 5:
         number = f"{len(told)} things" if isinstance(told, tuple | list) else _kind(told)
         raise Broken(f"step gives {number}, not {seen}, which {interface} does")
@@ -89,7 +88,7 @@ def stepped(told: Any, interface: str, seen: str) -> Any:
 
 
 def by_agent(given: Any, agents: set[Any], what: str) -> Mapping[Any, Any]:
-    """A dictionary that has something for each of these agents."""
+    """Check for a dictionary with an entry for each of these agents."""
     if not isinstance(given, Mapping):
         raise Broken(f"the {what}s must be a dictionary by agent, not {_kind(given)}")
     if not agents <= given.keys():
@@ -98,7 +97,7 @@ def by_agent(given: Any, agents: set[Any], what: str) -> Mapping[Any, Any]:
 
 
 def flag(value: Any, what: str) -> bool:
-    """True or False, also as numpy has them."""
+    """Check for a bool, also a numpy one."""
     if value is True or value is False:
         return value
     array = np.asarray(value)
@@ -108,7 +107,7 @@ def flag(value: Any, what: str) -> bool:
 
 
 def flags(given: Mapping[Any, Any], what: str) -> dict[Any, bool]:
-    """Of every agent."""
+    """Check for a bool of every agent."""
     return {agent: flag(value, f"the {what} of {agent}") for agent, value in given.items()}
 
 
@@ -138,7 +137,7 @@ def close(env: Any) -> None:
 
 
 def _kind(value: Any) -> str:
-    """A few words about what was found instead."""
+    """Describe a value in a few words, for an error."""
     if value is None or isinstance(value, type):
         return repr(value)
     return "a function" if callable(value) else f"a {type(value).__name__}"

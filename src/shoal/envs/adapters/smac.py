@@ -1,9 +1,8 @@
-"""Battles with the interface of SMAC, which SMACv2 shares and wrappers of SMAClite imitate, as a
-match.
+"""Adapter for SMAC's interface, which SMACv2 shares and wrappers of SMAClite imitate.
 
 The interface: `get_env_info`, `reset`, `get_obs`, `get_state`, `get_avail_actions` and
-`step(actions)`, which answers with the team's reward, whether the battle is over, and some info.
-One team, `agent`, where all earn that reward.
+`step(actions)`, which returns the team's reward, whether the battle is over, and an info. There is
+one team, `agent`, whose agents all get that reward.
 """
 
 from __future__ import annotations
@@ -28,8 +27,10 @@ NEEDED = ("get_env_info", "reset", "step", "get_obs", "get_state", "get_avail_ac
 
 
 class SmacMatch:
-    """One battle. After `options.limit` steps time runs out; 0 leaves that to
-    the battle."""
+    """One battle.
+
+    It is truncated after `options.limit` steps; 0 leaves time limits to the battle.
+    """
 
     def __init__(self, env: Any, options: AdapterOptions):
         missing = [name for name in NEEDED if not callable(getattr(env, name, None))]
@@ -41,7 +42,7 @@ class SmacMatch:
         self.limit = int(options.limit)
         self.taken = 0  # steps of this episode
         self.alive = np.zeros(0, bool)
-        self.informs = False  # it has ever told anything in its info
+        self.informs = False  # whether its info was ever non-empty
         self.info: Mapping[str, Any] = {}  # of the last step
         info = env.get_env_info()
         obs, state = (int(np.prod(info[shape])) for shape in ("obs_shape", "state_shape"))
@@ -53,20 +54,22 @@ class SmacMatch:
         self.metrics = self.said.names or ((WON,) if options.asked is None else ())
 
     def reset(self, seed: int) -> MatchStep:
-        """Open a battle, from this seed if the environment takes one: SMAC itself takes one only
-        when it is made."""
+        """Open a battle, seeded if `reset` or `seed` takes a seed.
+
+        SMAC itself takes a seed only when it is created.
+        """
         self.taken = 0
         if _takes(self.env.reset, "seed"):
             self.env.reset(seed=seed)
         else:
-            # SMAC's own `seed()` takes nothing and only tells the seed
+            # SMAC's own `seed()` takes no argument and only returns the seed
             if _takes(getattr(self.env, "seed", None)):
                 self.env.seed(seed)
             self.env.reset()
         return self._match_step(0.0, ended=False, over=False)
 
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
-        """One step; the dead do nothing, which is action 0."""
+        """Advance one step; dead agents play no-op, action 0."""
         told = [int(action) for action in np.where(self.alive, actions[TEAM], 0)]
         answer = self.env.step(told)
         if (
@@ -92,7 +95,7 @@ class SmacMatch:
         return self._match_step(float(reward), ended, bool(terminated) or self.taken == self.limit)
 
     def episode_metrics(self) -> dict[str, float]:
-        """As was asked for, or whether the battle was won, as SMAC tells it."""
+        """The metrics asked for, or whether the battle was won, from SMAC's info."""
         if self.said.names:
             return self.said.read(by_agent(self.info, self.teams[TEAM].agents))
         return {WON: number(self.info.get("battle_won", False), WON)}
@@ -126,8 +129,7 @@ class SmacMatch:
 
 
 def _takes(method: Callable | None, *names: str) -> bool:
-    """Whether it is a method with parameters of these names, or, if none are named, with any at
-    all."""
+    """Whether a method has parameters of these names; without names, whether it has any."""
     if not callable(method):
         return False
     parameters = inspect.signature(method).parameters

@@ -1,5 +1,4 @@
-"""Gymnasium's spaces as Shoal speaks: observations become rows of numbers, actions a number or a
-vector."""
+"""Gymnasium's spaces in Shoal: observations become rows of numbers, actions integers or vectors."""
 
 from __future__ import annotations
 
@@ -16,18 +15,17 @@ from ...errors import ShoalError
 from ...types import Box, Discrete, side_by_side
 from ..host.match import Broken
 
-# PettingZoo's name for the actions allowed now, in a Dict observation or in the info
+# PettingZoo's key of the action mask, in a Dict observation or in the info
 MASK = "action_mask"
-COMBINATIONS = 4096  # of the parts of one action, at most: each becomes an action of its own
+COMBINATIONS = 4096  # most combinations of an action's parts: each becomes an action of its own
 
 
 class Outside(Exception):
-    """A value that its space has no room for."""
+    """Raised for a value outside its space."""
 
 
 def survives(numbers: np.ndarray, kind: Any) -> bool:
-    """Whether numbers stay what they are as whole numbers of a kind: 300, -1 and 0.5 are no
-    bytes."""
+    """Whether a cast to an integer type keeps the numbers: 300, -1 and 0.5 are not bytes."""
     if kind is None or numbers.dtype == kind or kind.kind not in "iub":
         return True
     with np.errstate(invalid="ignore"):
@@ -35,8 +33,7 @@ def survives(numbers: np.ndarray, kind: Any) -> bool:
 
 
 def _kept(space: spaces.Space, value: Any) -> Any:
-    """The value in the kinds of numbers its space has; `Outside` where that would make others of
-    them."""
+    """Cast a value to its space's types; raise `Outside` if that changes it."""
     if isinstance(space, spaces.Dict):
         return {key: _kept(part, value[key]) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
@@ -58,13 +55,13 @@ class Reader:
     agent: str
     space: spaces.Space  # without the mask
     size: int
-    pixels: tuple[int, ...]  # (H,W,C) if it is an image of bytes
+    pixels: tuple[int, ...]  # (H,W,C) if it is a uint8 image
     masked: bool  # the observation is a Dict that also holds the mask
-    key: str  # the one thing beside the mask; "" if there are several, or no mask
-    strict: bool = False  # hold every value against the space
+    key: str  # the only key beside the mask; "" if there are several, or no mask
+    strict: bool = False  # check every value against the space
 
     def read(self, value: Any) -> np.ndarray:
-        """The observation as one row `[size]`."""
+        """Convert an observation to one row `[size]`."""
         if value is None:
             raise Broken(f"the observation of {self.agent} is None, its space says {self.space}")
         try:
@@ -103,18 +100,18 @@ class Reader:
 
     @cached_property
     def shape(self) -> tuple[int, ...] | None:
-        """Of a Box; None of anything else."""
+        """Shape of a Box; None for any other space."""
         return self.space.shape if isinstance(self.space, spaces.Box) else None
 
     def mask(self, value: Any, info: Any) -> Any:
-        """The actions allowed, wherever they are told; None if nowhere."""
+        """The action mask, from the observation or the info; None if there is none."""
         if self.masked and value is not None:
             return value[MASK]
         return info.get(MASK) if isinstance(info, dict) else None
 
 
 def reader(agent: str, space: spaces.Space, strict: bool = False) -> Reader:
-    """How to read the observations of an agent with that space."""
+    """The reader for an agent's observation space."""
     masked = isinstance(space, spaces.Dict) and MASK in space.spaces
     key = ""
     if isinstance(space, spaces.Dict) and masked:
@@ -135,7 +132,7 @@ def reader(agent: str, space: spaces.Space, strict: bool = False) -> Reader:
 
 
 def _textual(space: spaces.Space) -> bool:
-    """Whether there is text in it, whose characters are no numbers to learn from."""
+    """Whether a space contains text, from which nothing can be learnt."""
     parts = getattr(space, "spaces", ())
     return isinstance(space, spaces.Text) or any(
         map(_textual, parts.values() if isinstance(parts, dict) else parts)
@@ -144,19 +141,18 @@ def _textual(space: spaces.Space) -> bool:
 
 @dataclass(frozen=True)
 class Choice:
-    """An agent that picks one of `n` actions; of an action of several parts, one of all their
-    combinations."""
+    """An agent with `n` discrete actions; an action of several parts becomes all combinations."""
 
     agent: str
     space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
-    parts: tuple[int, ...]  # how many values each part has
+    parts: tuple[int, ...]  # number of values of each part
 
     @cached_property
     def size(self) -> int:
         return math.prod(self.parts)
 
     def write(self, action: Any) -> Any:
-        """The action as the environment wants it."""
+        """Convert an action to what the environment expects."""
         if not 0 <= action < self.size:
             raise Broken(f"{self.agent} was given action {action}, it has {self.size}")
         if isinstance(self.space, spaces.Discrete):
@@ -169,7 +165,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Vector:
-    """An agent that answers with a real vector."""
+    """An agent whose action is a real vector."""
 
     agent: str
     space: spaces.Box
@@ -179,7 +175,7 @@ class Vector:
         return math.prod(self.space.shape)
 
     def write(self, action: Any) -> Any:
-        """The action as the environment wants it, clipped to the agent's own bounds."""
+        """Convert an action to what the environment expects, clipped to the agent's bounds."""
         value = np.asarray(action)[: self.size].reshape(self.space.shape).astype(self.space.dtype)
         return np.clip(value, self.space.low, self.space.high)
 
@@ -188,7 +184,7 @@ Writer = Choice | Vector
 
 
 def writer(agent: str, space: spaces.Space) -> Writer:
-    """How to write the actions of an agent with that space."""
+    """The writer for an agent's action space."""
     if isinstance(space, spaces.Box):
         if space.dtype is None or space.dtype.kind != "f":
             raise ShoalError(
@@ -228,8 +224,7 @@ def writer(agent: str, space: spaces.Space) -> Writer:
 
 
 def action_space(team: str, writers: list[Writer]) -> Discrete | Box:
-    """The actions of a team whose agents have these: the widest, and of vectors each agent's own
-    bounds."""
+    """The action space of a team: the widest of its agents', with each agent's own bounds."""
     if all(isinstance(one, Choice) for one in writers):
         return Discrete(max(one.size for one in writers))
     vectors = [one for one in writers if isinstance(one, Vector)]

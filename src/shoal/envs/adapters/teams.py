@@ -1,8 +1,8 @@
-"""Agents in their teams: the part that all adapters share.
+"""Agents in teams: the part that all adapters share.
 
 An adapter collects what its environment returns, by agent, in an `EnvStep`; its `Roster` splits it
-into one `TeamStep` per team. Agents are found by name in a fixed order, never by their place
-among those that live.
+into one `TeamStep` per team. Agents are found by name in a fixed order, never by their place among
+the living.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ NOTHING: Mapping[Any, Any] = {}
 
 
 class EnvStep(NamedTuple):
-    """What an environment says at one instant, by agent; who is missing is not there."""
+    """What an environment returns at one instant, by agent; absent agents are missing."""
 
     obs: Mapping[Any, Any]  # as the environment gives them
-    alive: Collection[Any]  # who is present and may act
-    masks: Mapping[Any, Any] = NOTHING  # actions allowed, where that is told
-    rewards: Mapping[Any, Any] = NOTHING  # earned by the step that led here
-    discounts: Mapping[Any, float] = NOTHING  # 0 where not told
+    alive: Collection[Any]  # agents that are present and may act
+    masks: Mapping[Any, Any] = NOTHING  # legal actions, if given
+    rewards: Mapping[Any, Any] = NOTHING  # for the step that led here
+    discounts: Mapping[Any, float] = NOTHING  # 0 where missing
     over: bool = False
 
 
 def group(names: list[str], teams: str) -> dict[str, list[str]]:
-    """The agents of each team: by their names, `all` together, `each` alone, or as
-    `red:red_0,red_1;blue:blue_*`."""
+    """Group agents into teams: by name, `all` in one, `each` alone, or as a text says.
+
+    Such a text is `red:red_0,red_1;blue:blue_*`.
+    """
     if ":" in teams:
         return _as_told(names, teams)
     kinds = {"": side_of, "all": lambda name: "agent", "each": lambda name: name}
@@ -52,7 +54,7 @@ def group(names: list[str], teams: str) -> dict[str, list[str]]:
 
 
 def side_of(name: str) -> str:
-    """red_0 plays for red; a bare number for agent."""
+    """The team in an agent's name: `red` for `red_0`, `agent` for a bare number."""
     kind = re.fullmatch(r"(.*?)_?\d+", name)
     return (kind[1] if kind else name) or "agent"
 
@@ -78,9 +80,9 @@ def _as_told(names: list[str], teams: str) -> dict[str, list[str]]:
 
 
 class Seat(NamedTuple):
-    """Where an agent sits, and how it is read and written."""
+    """An agent's place in its team, and how to read observations and write actions."""
 
-    agent: Any  # as the environment calls it
+    agent: Any  # the environment's name for it
     team: str
     place: int
     reader: Reader
@@ -88,8 +90,10 @@ class Seat(NamedTuple):
 
 
 class Roster:
-    """The agents of an environment in their teams; `state` is the size of the environment's own, if
-    it has one."""
+    """The agents of an environment in their teams.
+
+    `state` is the size of the environment's own state, if it has one.
+    """
 
     def __init__(
         self,
@@ -116,7 +120,7 @@ class Roster:
         self.legal = {team: _padding(self.teams[team], line) for team, line in self.lines.items()}
 
     def native(self, actions: dict[str, np.ndarray], agents: Iterable[Any]) -> dict[Any, Any]:
-        """The actions of these agents as the environment wants them."""
+        """The actions of some agents as the environment expects them."""
         seats = [self.seats[agent] for agent in agents]
         rows = {
             team: action.tolist() if action.ndim == 1 else action
@@ -125,7 +129,7 @@ class Roster:
         return {seat.agent: seat.writer.write(rows[seat.team][seat.place]) for seat in seats}
 
     def match_step(self, env_step: EnvStep, state: np.ndarray | None = None) -> MatchStep:
-        """The `MatchStep` of an `EnvStep`."""
+        """Split an `EnvStep` by team."""
         teams = {team: self._team_step(team, line, env_step) for team, line in self.lines.items()}
         return MatchStep(teams, self._joined(teams) if state is None else state, env_step.over)
 
@@ -136,7 +140,7 @@ class Roster:
         alive = [seat.agent in env_step.alive for seat in line]
         for seat, present in zip(line, alive, strict=True):
             agent = seat.agent
-            # alone: what it sees is its last
+            # truncated alone: its observation is its last
             cut = not present and env_step.discounts.get(agent, 0.0) > 0
             if agent in env_step.obs and (
                 present or cut or (env_step.over and agent in env_step.discounts)
@@ -146,8 +150,8 @@ class Roster:
                 legal[seat.place, : seat.writer.size] = _allowed(
                     seat, env_step.masks[agent], cut or env_step.over
                 )
-        # The reward of the step it left with is an agent's last; only who checks environments wants
-        # to see others.
+        # An agent's last reward is that of the step in which it left; only checks of environments
+        # read later ones.
         paid = [seat.agent in env_step.discounts or seat.reader.strict for seat in line]
         rewards = [
             env_step.rewards.get(seat.agent, 0.0) if due else 0.0
@@ -167,7 +171,7 @@ class Roster:
         )
 
     def _joined(self, teams: dict[str, TeamStep]) -> np.ndarray:
-        """[S] all observations side by side, without padding, images between 0 and 1."""
+        """`[S]` all observations joined, without padding; images scaled to [0,1]."""
         rows = []
         for team, line in self.lines.items():
             obs = teams[team].obs / np.float32(255) if self.teams[team].pixels else teams[team].obs
@@ -178,8 +182,10 @@ class Roster:
 def fates(
     before: Collection[Any], live: Collection[Any], terminated: Mapping, truncated: Mapping
 ) -> tuple[set[Any], dict[Any, float]]:
-    """Who is alive after a step, and the discounts: an agent that ends by itself dies; at a cut end
-    nobody does."""
+    """Who is alive after a step, and the discounts.
+
+    A terminated agent dies. If all agents are gone, the truncated ones count as alive.
+    """
     alive = set(live)
     discounts = dict.fromkeys(live, 1.0)
     for agent in before:
@@ -194,7 +200,7 @@ def fates(
 
 
 def _spec(team: str, line: list[Seat], state: int, leaves: bool) -> Spec:
-    """One team, padded to its widest agent."""
+    """The spec of a team, padded to its widest agent."""
     shapes = {seat.reader.pixels for seat in line}
     if len(shapes) > 1:
         raise ShoalError(
@@ -216,7 +222,7 @@ def _spec(team: str, line: list[Seat], state: int, leaves: bool) -> Spec:
 
 
 def _padding(spec: Spec, line: list[Seat]) -> np.ndarray:
-    """[N,A] True on each agent's own actions."""
+    """`[N,A]` True on each agent's own actions."""
     return np.arange(spec.action.size) < np.array([seat.writer.size for seat in line])[:, None]
 
 
@@ -226,7 +232,7 @@ def _allowed(seat: Seat, mask: Any, over: bool) -> np.ndarray:
         return mask
     if not over:
         raise Broken(f"{seat.agent} is alive and its action mask allows nothing")
-    return ~mask  # nothing is allowed after the end, and nobody shall act there
+    return ~mask  # masks may be empty after the end, where no agent acts
 
 
 def _number(agent: Any, reward: Any) -> float:

@@ -1,4 +1,4 @@
-"""The other direction: any match as a PettingZoo environment."""
+"""The reverse adapter: any match as a PettingZoo environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..host.match import Match, MatchStep, TeamStep
 
 
 class ToPettingZoo(ParallelEnv):
-    """A `ParallelEnv` over a match; the actions allowed are in `infos[agent]["action_mask"]`."""
+    """A match as a `ParallelEnv`; legal actions are in `infos[agent]["action_mask"]`."""
 
     metadata = {"name": "shoal", "render_modes": ["rgb_array"], "is_parallelizable": True}
     render_mode = "rgb_array"
@@ -74,7 +74,7 @@ class ToPettingZoo(ParallelEnv):
         self.match.close()
 
     def _inward(self, actions: dict[str, Any]) -> dict[str, np.ndarray]:
-        """Actions by team; who has none, or is narrower than its team, gets zeros."""
+        """Actions by team; missing actions and padding are zeros."""
         teams = {}
         for team, spec in self.match.teams.items():
             discrete = isinstance(spec.action, Discrete)

@@ -1,6 +1,6 @@
-"""Many games on the host at once, stepped by workers (`workers.py`) that write into shared memory.
+"""Many games on the host, stepped by workers (`workers.py`) that write into shared memory.
 
-The shared memory is a file without a name: it is gone when the last process that has it open is.
+The shared memory is a file without a name, which vanishes when no process has it open.
 """
 
 from __future__ import annotations
@@ -18,25 +18,27 @@ from .shared import METRICS, reserve, room, shared
 from .watched import never
 from .workers import Assignment, LocalWorker, ProcessWorker, Worker
 
-Picture = tuple[tuple[int, ...], str]  # its shape, and its bytes as `Table.render` packs them
+Picture = tuple[tuple[int, ...], str]  # shape, and bytes as `Table.render` packs them
 
 
 class Alone:
-    """Lets one arena at a time have its games open, for environments that may exist only once."""
+    """Lets only one arena at a time have open games, for environments that can exist only once."""
 
     def __init__(self) -> None:
         self.arena: Arena | None = None
 
     def enter(self, arena: Arena) -> None:
-        """Close the games of whoever was here before."""
+        """Close the games of the arena that entered before."""
         if self.arena is not arena and self.arena is not None:
             self.arena.rest()
         self.arena = arena
 
 
 class Arena:
-    """`games` games of an environment, stepped together: in this process, or by so many `workers`,
-    which `worker` makes."""
+    """`games` games of an environment, stepped together.
+
+    They run in this process, or in `workers` processes, each created by `worker`.
+    """
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class Arena:
         self.alone = alone
         self.memory = reserve(room(env.teams, games, env.metrics))
         self.arrays = shared(self.memory, env.teams, games, env.metrics)  # see `shared.layout`
-        self.cut = np.zeros(games, bool)  # episodes that are not to go on
+        self.cut = np.zeros(games, bool)  # episodes that are broken off
         self.workers: list[Worker] = []
         parts = max(min(workers, games), 1)
         bounds = np.linspace(0, games, parts + 1).astype(int).tolist()
@@ -66,12 +68,12 @@ class Arena:
                 )
                 self.workers.append(worker(assignment) if workers else LocalWorker(assignment))
                 self.workers[-1].start()
-        except BaseException:  # also Ctrl-C: nobody else knows of those that have started
+        except BaseException:  # also on Ctrl-C: no one else can close the started workers
             self.close()
             raise
 
     def step(self, actions: dict[str, np.ndarray] | None = None) -> list[Fault]:
-        """Advance every game, or open it; return the faults."""
+        """Step every game, or open its next episode; return the faults."""
         if self.alone:
             self.alone.enter(self)
         for team, action in (actions or {}).items():
@@ -84,7 +86,7 @@ class Arena:
         return faults
 
     def render(self, shown: np.ndarray) -> dict[int, Picture]:
-        """Pictures of those games, `shown [B]`, by game."""
+        """Pictures of the games marked in `shown [B]`, by game."""
         self.arrays["shown"][:] = shown
         return {
             game: (tuple(shape), packed)
@@ -93,7 +95,7 @@ class Arena:
         }
 
     def renew(self, episode: int | np.ndarray = 0) -> None:
-        """Break off every episode: the next step opens the one after `episode` in every game."""
+        """Break off every episode; the next step opens the one after `episode` in every game."""
         self.cut[:] = True
         self.arrays["over"][:] = True
         self.arrays["episode"][:] = episode
@@ -105,7 +107,7 @@ class Arena:
             worker.close()
 
     def views(self) -> dict[str, View]:
-        """What every team sees now: the arrays themselves, which the next step overwrites."""
+        """Current view of every team: the arrays themselves, which the next step overwrites."""
         common = {name: self.arrays[name] for name in ("state", "first")}
         own = {
             team: {name: self.arrays[f"{team}/{name}"] for name in TeamStep._fields}
@@ -122,7 +124,7 @@ class Arena:
         return {name: self.arrays[METRICS][:, place] for place, name in names}
 
     def close(self) -> None:
-        """End every process and give the memory back."""
+        """End all workers and free the memory."""
         for worker in self.workers:
             worker.dismiss()
         for worker in self.workers:
@@ -130,11 +132,11 @@ class Arena:
         self.workers = []
         if self.alone and self.alone.arena is self:
             self.alone.arena = None
-        self.arrays = {}  # the last that holds the memory
+        self.arrays = {}  # the last references to the memory
         self.memory.close()
 
     def _is_halted(self) -> bool:
-        return self.halted()  # which evaluations change from call to call
+        return self.halted()  # looked up at each call, because evaluations replace `halted`
 
     def __enter__(self) -> Arena:
         return self

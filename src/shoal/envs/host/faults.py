@@ -9,14 +9,14 @@ from ...errors import ShoalError
 
 
 class Fault(NamedTuple):
-    """Where and how a match broke."""
+    """A match that broke: where and how."""
 
     env: str
     game: int
     episode: int
     seed: int
-    step: int  # of the episode
-    report: str  # the traceback, or what happened to the process
+    step: int  # of its episode
+    report: str  # the traceback, or how the process was lost
 
     @property
     def where(self) -> str:
@@ -30,7 +30,7 @@ class Fault(NamedTuple):
 
 
 class TooManyFaults(ShoalError):
-    """Raised when an environment broke more often than is tolerated."""
+    """Raised when an environment broke more often than tolerated."""
 
     exit_code = 1
     reason = "too many faults"
@@ -41,7 +41,7 @@ class TooManyFaults(ShoalError):
 
 
 def refuse_too_many(faults: Sequence[Fault], tolerance: int, during: str) -> None:
-    """Refuse more faults than are tolerated, `during` a run or an evaluation."""
+    """Raise an error for more faults than tolerated, `during` a run or an evaluation."""
     if len(faults) > tolerance:
         raise TooManyFaults(
             f"the environment broke {len(faults)} times in {during}, more than its tolerance of"

@@ -1,9 +1,9 @@
 """The guard of a worker process: it ends the worker and all that the environment has started.
 
-The process that we start forks before it has imported anything. Its child plays; the parent is the
-guard. When the child ends, when we tell it to, or when we are gone, the guard kills the child and
-all that the child has started, also processes in a session of their own. Then it ends with the
-child's exit code or signal.
+The process that Shoal starts forks before it imports anything. Its child plays; the parent is the
+guard. When the child ends, when Shoal tells it to, or when Shoal is gone, the guard kills the child
+and all that the child has started, also processes in other sessions. Then it ends with the child's
+exit code or signal.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 # in seconds
-CLOSING = 2.0  # for a worker to end by itself when it is asked to
-LEAVING = 0.5  # for what it has started to end, once it has ended
-SWEEPING = 5.0  # until we give up on what cannot be killed
+CLOSING = 2.0  # for a worker to end by itself when asked to
+LEAVING = 0.5  # for its children to end, once the worker has ended
+SWEEPING = 5.0  # until giving up on what cannot be killed
 # options of Linux's prctl
 DEATH_SIGNAL = 1
 SUBREAPER = 36
@@ -38,9 +38,11 @@ def die_with(parent: int) -> None:
 
 
 def fork(orders: int, answers: int) -> None:
-    """Fork: return in the child, and stand guard in the parent until the child and all it started
-    have ended; then end as the child did."""
-    _prctl(SUBREAPER, 1)  # children whose parents have gone become ours
+    """Fork: return in the child; guard it in the parent.
+
+    The parent waits until the child and all it started have ended, then ends as the child did.
+    """
+    _prctl(SUBREAPER, 1)  # orphaned descendants become children of the guard
     guard = Guard(orders)
     me = os.getpid()
     guard.child = os.fork()
@@ -49,12 +51,12 @@ def fork(orders: int, answers: int) -> None:
     for number in Guard.HEARD:
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
-    os.setsid()  # what it does to its own group does not reach the guard
+    os.setsid()  # signals to the child's group do not reach the guard
     die_with(me)
 
 
 class Guard:
-    """The parent of the child that plays."""
+    """The guard, parent of the child that plays."""
 
     HEARD = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, FORWARDED)
 
@@ -69,31 +71,31 @@ class Guard:
             signal.signal(number, self._hear)
 
     def stand(self, answers: int) -> NoReturn:
-        """Watch the child until it has ended, then end likewise."""
+        """Watch the child until it ends, then end likewise."""
         status = self._watch()
         left = self._sweep(0.0 if self.told else LEAVING)
         if left:
-            with contextlib.suppress(OSError):  # nobody reads it any more
+            with contextlib.suppress(OSError):  # the parent no longer reads
                 os.write(answers, json.dumps({"left": left}).encode() + b"\n")
         code = os.waitstatus_to_exitcode(status)
         if code < 0:
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            with contextlib.suppress(OSError):  # some cannot be chosen
+            with contextlib.suppress(OSError):  # some signals cannot be set
                 signal.signal(-code, signal.SIG_DFL)
             os.kill(os.getpid(), -code)
         os._exit(code if code >= 0 else 1)
 
     def _watch(self) -> int:
-        """Wait until the child has ended, by itself or killed here; its status."""
+        """Wait until the child ends or is killed here; return its status."""
         poll = select.poll()
         poll.register(self.bell, select.POLLIN)
-        poll.register(self.orders, 0)  # whether it is closed, not what it says
-        end = None  # it has no time limit yet
+        poll.register(self.orders, 0)  # only whether it is closed, not its content
+        end = None  # no time limit yet
         while True:
             ended, status = os.waitpid(-1, os.WNOHANG)
             if ended == self.child:
                 return status
-            if ended:  # an orphan that came to us
+            if ended:  # an orphan that this guard adopted
                 continue
             self.told |= end is not None and time.monotonic() >= end
             if self.told:
@@ -107,7 +109,7 @@ class Guard:
                     end = time.monotonic() + CLOSING
 
     def _sweep(self, patience: float) -> list[str]:
-        """Kill what the child has left running after `patience` seconds; return its names."""
+        """Kill what the child left running after `patience` seconds; return the names."""
         since = time.monotonic()
         left = []
         while there := self._there():
@@ -121,7 +123,7 @@ class Guard:
                 break
             time.sleep(0.01)
         with contextlib.suppress(OSError):
-            os.killpg(self.child, signal.SIGKILL)  # all there is to do where there is no /proc
+            os.killpg(self.child, signal.SIGKILL)  # without /proc, only the group can be killed
         return left
 
     def _there(self) -> dict[int, str]:
@@ -137,11 +139,11 @@ class Guard:
 
 
 def descendants(pid: int) -> dict[int, str]:
-    """Names of the processes below a process, by process id. Only on Linux."""
+    """Names of all descendants of a process, by process id. Only on Linux."""
     parents = {}
     names = {}
     for place in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, ValueError):  # it has ended meanwhile
+        with contextlib.suppress(OSError, ValueError):  # the process has ended meanwhile
             name, _, facts = (
                 (place / "stat").read_text(errors="replace").partition("(")[2].rpartition(")")
             )

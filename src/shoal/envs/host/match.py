@@ -1,5 +1,4 @@
-"""The contract of a game on the host: one match in plain Python and numpy, as an adapter makes
-it."""
+"""The interface of a game on the host: one match, in plain Python and numpy."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ LARGEST = float(np.finfo(np.float32).max)
 class TeamStep(NamedTuple):
     """What one team receives at one instant of one match: a `View` without the games axis."""
 
-    obs: np.ndarray  # [N,F] float32, or uint8 where the spec says pixels
+    obs: np.ndarray  # [N,F] float32, or uint8 for images
     legal: np.ndarray  # [N,A] bool
     alive: np.ndarray  # [N] bool
     reward: np.ndarray  # [N] float32
@@ -33,46 +32,51 @@ class MatchStep(NamedTuple):
 
     teams: dict[str, TeamStep]
     state: np.ndarray  # [S] float32
-    over: bool  # the episode has ended with this instant
+    over: bool  # whether the episode ends with this instant
 
 
 class Match(Protocol):
-    """One game on the host. One with metrics has also `metrics`, their names, and
-    `episode_metrics()`, a number by name, called at the instant that ends an episode."""
+    """One game on the host.
+
+    A match with metrics also has `metrics`, their names, and `episode_metrics()`, which returns a
+    number by name and is called at the instant that ends an episode.
+    """
 
     teams: dict[str, Spec]
 
     def reset(self, seed: int) -> MatchStep:
-        """Open an episode; equal seeds open equal ones."""
+        """Open an episode; equal seeds open equal episodes."""
         ...
 
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
-        """Advance by an action of every agent of every team: `[N]` int32 (Discrete) or `[N,A]`
-        float32 (Box)."""
+        """Advance by the actions of all agents, by team.
+
+        `[N]` int32 (Discrete) or `[N,A]` float32 (Box).
+        """
         ...
 
     def render(self) -> np.ndarray:
-        """A picture of this instant, `[H,W,3]` uint8; only of a match that was opened for it."""
+        """A picture of this instant, `[H,W,3]` uint8; only for a match opened to render."""
         ...
 
     def close(self) -> None:
-        """Free what it holds."""
+        """Free its resources."""
         ...
 
 
 class Lineup(NamedTuple):
-    """Teams and metrics of an environment, which must be the same in every match."""
+    """Teams and metrics of an environment, equal in every match."""
 
-    teams: dict[str, Spec]  # who plays
+    teams: dict[str, Spec]  # by name
     metrics: tuple[str, ...]  # names
 
 
 class Broken(Exception):
-    """Raised when a match breaks the contract; the message says which rule, and for whom."""
+    """Raised when a match breaks the contract; the message names the rule and the agent."""
 
 
 class Mismatch(ShoalError):
-    """Raised when a match has other teams or metrics than were agreed on."""
+    """Raised when a match has other teams or metrics than expected."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +85,13 @@ class Hosted:
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
-    # the teams, where they are known already
+    # the teams, if known already
     told: dict[str, Spec] | None = field(default=None, compare=False)
-    draws: bool = False  # its matches can be rendered
-    # a watched process finds out the teams, not this one
+    draws: bool = False  # open matches that can render
+    # whether to find out the teams in a watched process
     watched: bool = field(default=False, compare=False)
-    patience: float = field(default=60.0, compare=False)  # seconds that this may take
-    # its metrics, where they are known already; none if only the teams are
+    patience: float = field(default=60.0, compare=False)  # seconds to find out the teams
+    # the metrics, if known already; none if only the teams are known
     said: tuple[str, ...] | None = field(default=None, compare=False)
 
     @cached_property
@@ -106,7 +110,7 @@ class Hosted:
         return self.try_out()
 
     def try_out(self) -> Lineup:
-        """Teams and metrics of a match that is opened, rendered if it `draws`, and closed again."""
+        """Open a match, render it if it `draws`, and close it; return its teams and metrics."""
         from .watched import probe
 
         if self.watched:
@@ -119,7 +123,7 @@ class Hosted:
 
     @property
     def stateless(self) -> Hosted:
-        """The same environment without a state, which may be slow to compute."""
+        """This environment without a state, which may be slow to compute."""
         return replace(
             self,
             options=self.options | {"state": None},
@@ -128,7 +132,7 @@ class Hosted:
         )
 
     def open(self) -> Match:
-        """A match; it must have the teams that are known already."""
+        """Open a match; its teams must equal those known already."""
         from ..adapters import open_match
 
         match = open_match(self.name, self.options, self.draws)
@@ -137,8 +141,10 @@ class Hosted:
         return match
 
     def seen(self, match: Match) -> Lineup:
-        """Teams and metrics of a match; refuse one without observations, or that should be
-        rendered and fails."""
+        """Teams and metrics of a match.
+
+        Raises an error if it has no observations, or must render and cannot.
+        """
         for team, spec in match.teams.items():
             if not spec.obs:
                 raise ShoalError(
@@ -203,22 +209,22 @@ def _measured(said: Mapping[str, Any], name: str) -> float:
 
 
 def _metrics(match: Match) -> Any:
-    """The names that a match declares; most declare none."""
+    """The names of metrics that a match declares, if any."""
     return getattr(match, "metrics", ())
 
 
 def _missing(agreed: Sequence[str], found: Sequence[str]) -> str:
-    """Say which metric was agreed on and is missing now; there may be new ones."""
+    """Say which expected metric is missing; there may be new ones."""
     missing = [name for name in agreed if name not in found]
     return f"the metric {missing[0]!r} is missing now" if missing else ""
 
 
 def why_unequal(agreed: dict[str, Spec], found: dict[str, Spec]) -> str:
-    """The first difference between the teams agreed on and those found; empty if there is none."""
+    """The first difference between expected teams and those found; empty if there is none."""
     if list(agreed) != list(found):
         return f"it has the teams {', '.join(found)}, where it had {', '.join(agreed)}"
     for team, spec in agreed.items():
-        # what is not compared may be missing in older runs
+        # fields that are not compared may be missing in older runs
         for fact in (each for each in fields(spec) if each.compare):
             name = fact.name
             told = getattr(spec, fact.name)
@@ -231,7 +237,7 @@ def why_unequal(agreed: dict[str, Spec], found: dict[str, Spec]) -> str:
     return ""
 
 
-FACTS = {  # of a spec, as a user calls them
+FACTS = {  # user-facing names of a spec's fields
     "obs": "observation size",
     "state": "state size",
     "action": "action space",

@@ -1,4 +1,4 @@
-"""The arrays that matches are written to, in memory that several processes share."""
+"""The arrays that matches write to, in memory shared by several processes."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ from ...errors import ShoalError
 from ...types import Discrete, Spec
 
 METRICS = "metrics"  # name of the metrics array; names of team arrays contain a slash
-FAST = "/dev/shm"  # memory that looks like a folder
-# errors of a folder that is full
+FAST = "/dev/shm"  # a folder in memory
+# errors of a full folder
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM)
 
 
 def layout(
     teams: dict[str, Spec], games: int, metrics: Sequence[str] = ()
 ) -> dict[str, tuple[tuple[int, ...], type]]:
-    """Shape and type of every array matches are written to: `<team>/<field>`, or a field of the
-    match itself."""
+    """Shape and type of every array.
+
+    Names are `<team>/<field>`, or a field of the match itself.
+    """
     arrays: dict[str, tuple[tuple[int, ...], type]] = {
         "state": ((games, next(iter(teams.values())).state), np.float32),
         "first": ((games,), np.bool_),  # this instant opens an episode
-        "over": ((games,), np.bool_),  # this one ends it
+        "over": ((games,), np.bool_),  # this instant ends an episode
         "broken": ((games,), np.bool_),  # the episode before this opening broke
-        "episode": ((games,), np.int64),  # how many have been opened
-        "taken": ((games,), np.int64),  # steps of the one under way
-        "busy": ((games,), np.bool_),  # it is being stepped right now
-        "creating": ((games,), np.bool_),  # its environment is being created right now
-        "shown": ((games,), np.bool_),  # it is to be drawn
+        "episode": ((games,), np.int64),  # number of episodes opened
+        "taken": ((games,), np.int64),  # steps of the current episode
+        "busy": ((games,), np.bool_),  # being stepped right now
+        "creating": ((games,), np.bool_),  # creating its environment right now
+        "shown": ((games,), np.bool_),  # to be rendered
     }
-    if metrics:  # of the episode that ended last, in the order of their names
+    if metrics:  # of the last finished episode, in the order of the names
         arrays[METRICS] = ((games, len(metrics)), np.float32)
     for team, spec in teams.items():
         agents = (games, spec.n)
@@ -57,8 +59,7 @@ def layout(
 def shared(
     memory: IO[bytes], teams: dict[str, Spec], games: int, metrics: Sequence[str] = ()
 ) -> dict[str, np.ndarray]:
-    """The arrays of `layout` in a file that several processes have open; all zeros when it is
-    new."""
+    """Map the arrays of `layout` onto a file that several processes have open; zeros if new."""
     arrays = {}
     offset = 0
     size = room(teams, games, metrics)
@@ -81,13 +82,13 @@ def _bytes(shape: tuple[int, ...], kind: type) -> int:
 
 
 def reserve(size: int) -> IO[bytes]:
-    """A file of `size` zeros that has no name, in memory if there is room."""
+    """A nameless file of `size` zeros, in memory if there is room."""
     folders = [*([FAST] if os.path.isdir(FAST) else []), tempfile.gettempdir()]
     for folder in folders:
         memory = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 open until the arena is closed
         try:
             memory.truncate(size)
-            # else a full folder would end us when it is written to
+            # reserve now: writing to a full folder later would kill the process
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(memory.fileno(), 0, size)
             return memory

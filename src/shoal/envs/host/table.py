@@ -1,7 +1,7 @@
-"""Plays several matches and keeps the promises of the stream (`types.py`).
+"""Plays several matches as a stream that resets on the next step (`types.py`).
 
-A `Table` opens a match (`match.py`) anew on the step after its end and gives every episode its own
-seed. When a match breaks, it reports the fault, creates the match anew and goes on.
+A `Table` resets a match (`match.py`) on the step after its end and gives every episode its own
+seed. When a match breaks, it reports the fault, creates the match again and goes on.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from .faults import Fault, TooManyFaults
 from .match import Broken, Hosted, Match, MatchStep, Mismatch, TeamStep, close, measured
 from .shared import METRICS
 
-WORDS = {"obs": "observation"}  # what a user calls a field
-TRIES = 5  # to open a match again after it broke
+WORDS = {"obs": "observation"}  # user-facing names of fields
+TRIES = 5  # attempts to reopen a match that broke
 PackedPicture = tuple[int, tuple[int, ...], str]  # game, shape, and compressed bytes as base64
 
 
 def seed_of(run: int, game: int, episode: int) -> int:
-    """The seed of an episode, the same whichever worker plays it."""
+    """The seed of an episode, independent of which worker plays it."""
     return int(np.random.SeedSequence((run, game, episode)).generate_state(1)[0] % 2**31)
 
 
 class Table:
-    """Plays some of the games whose arrays it is given."""
+    """Plays some games and writes to their rows of the arrays."""
 
     def __init__(self, env: Hosted, arrays: dict[str, np.ndarray], games: range, seed: int):
         self.metrics = env.metrics if METRICS in arrays else ()
@@ -50,7 +50,7 @@ class Table:
         ]
 
     def step(self) -> list[Fault]:
-        """Step every match, or open an episode of it if none is under way; return the faults."""
+        """Step every match, or open its next episode; return the faults."""
         faults = []
         for game in self.games:
             self.arrays["busy"][game] = True
@@ -89,7 +89,7 @@ class Table:
                 if instant.over and self.metrics:
                     self.arrays[METRICS][game] = measured(self.matches[game], self.metrics)
                 return
-            except BaseException as error:  # also SystemExit, and what compiled languages raise
+            except BaseException as error:  # also SystemExit, and what extension modules raise
                 self._end_strays()
                 if isinstance(error, KeyboardInterrupt | Mismatch) or self._is_missing(error):
                     raise
@@ -104,13 +104,12 @@ class Table:
         )
 
     def _end_strays(self) -> None:
-        """End this process if it is an environment's forked child, which would write everything a
-        second time."""
+        """End this process if it is an environment's forked child: it would repeat everything."""
         if os.getpid() != self.owner:
             os._exit(1)
 
     def _is_missing(self, error: BaseException) -> bool:
-        """Whether there is no such environment: the very first opening raised a `ShoalError`."""
+        """Whether the environment does not exist: the very first opening raised a `ShoalError`."""
         unseen = not self.matches and self.arrays["episode"][self.games].max() <= 1
         return isinstance(error, ShoalError) and bool(unseen)
 
@@ -177,7 +176,7 @@ class Table:
         if value.shape != kept.shape:
             whose = f" the {len(agents)} agents" if agents else ""
             raise Broken(f"{what}{whose} has shape {value.shape}, where {kept.shape} was promised")
-        kept[...] = value  # a number too large for it is infinite there
+        kept[...] = value  # overflow becomes infinity
         if kept.dtype.kind == "f" and not _finite(kept):
             row = int((~np.isfinite(kept)).reshape(max(len(agents), 1), -1).any(-1).argmax())
             numbers = (value[row] if agents else value).tolist()
@@ -187,6 +186,9 @@ class Table:
 
 
 def _finite(numbers: np.ndarray) -> bool:
-    """Whether all numbers are finite. A sum of squares is the fast test; huge ones overflow it."""
+    """Whether all numbers are finite.
+
+    The sum of squares is a fast test; huge numbers overflow it.
+    """
     flat = numbers.reshape(-1)
     return math.isfinite(flat.dot(flat)) or bool(np.isfinite(flat).all())

@@ -1,9 +1,8 @@
-"""A process for somebody's environment, watched from here: whether it raises, hangs, exits or
-crashes, Shoal goes on.
+"""A watched process for an environment: if it raises, hangs, exits or crashes, Shoal goes on.
 
-It is a plain `python -m shoal.envs.host.worker_main`, so that nothing is forked under JAX, nothing
-is pickled, and a user's script is not run again. It reads its task as JSON, takes orders of one
-byte and answers with lines of JSON.
+The process is a plain `python -m shoal.envs.host.worker_main`. So nothing is forked under JAX,
+nothing is pickled, and the user's script is not run again. It reads its task as JSON, takes orders
+of one byte, and answers in lines of JSON.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from .guard import CLOSING, FORWARDED
 from .match import Lineup, from_json
 
 # in seconds
-WAKING = 120.0  # until a process is ready; one second where a machine is not busy
-STARTING = 120.0  # to create an environment, or more if patience is longer
+WAKING = 120.0  # until a process is ready; takes one second on an idle machine
+STARTING = 120.0  # to create an environment; longer if patience is
 PARTING = 10.0  # for a process to end after its last answer
-POLL = 0.2  # between two looks whether the run is stopping
-STDERR = 2**20  # bytes that are kept of a process's stderr
+POLL = 0.2  # between checks whether the run is stopping
+STDERR = 2**20  # bytes of a process's stderr to keep
 OURS = str(Path(__file__).parent.parent)
-# a line of a stack as faulthandler writes it, the innermost call first
+# a line of a stack that faulthandler writes, innermost call first
 FRAME = re.compile(r'^  File "(.*)", line \d+ in (.*)$', re.M)
 
 
@@ -42,7 +41,7 @@ class Halted(KeyboardInterrupt):
 
 
 class Lost(Exception):
-    """Raised when a process has ended or hangs: it will answer no more."""
+    """Raised when a process has ended or hangs."""
 
     def __init__(self, end: str, seconds: float = 0.0, call: str = ""):
         self.end = end
@@ -63,7 +62,7 @@ def creation_patience(patience: float) -> float:
 
 
 class Watched:
-    """A watched process. On Linux it ends, with all that it has started, however we end."""
+    """A watched process. On Linux it ends with its parent, together with all it has started."""
 
     def __init__(self, about: dict[str, Any], share: Sequence[int] = ()):
         (orders, self.orders) = os.pipe()
@@ -73,17 +72,17 @@ class Watched:
         self.stderr: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115 open until it ends
         self.process: subprocess.Popen | None = None
         try:
-            with tempfile.TemporaryFile() as words:  # they may be more than a command line takes
+            with tempfile.TemporaryFile() as words:  # may be too long for a command line
                 words.write(json.dumps(about | {"orders": orders, "answers": answers}).encode())
                 words.seek(0)
                 self.process = subprocess.Popen(
-                    # -P: no import from this folder
+                    # -P: do not import from the working directory
                     [sys.executable, "-P", "-m", "shoal.envs.host.worker_main"],
                     pass_fds=(*share, orders, answers),
                     stdin=words,
-                    stdout=subprocess.DEVNULL,  # what environments print is of no use to anyone
+                    stdout=subprocess.DEVNULL,  # drop what environments print
                     stderr=self.stderr,
-                    start_new_session=True,  # Ctrl-C is for us, who then close the pipe
+                    start_new_session=True,  # Ctrl-C is for the parent, which closes the pipe
                     env=os.environ
                     | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
                 )
@@ -101,12 +100,12 @@ class Watched:
         self.end(0.0)
 
     def ready(self, halted: Callable[[], bool] = never) -> None:
-        """Wait until it runs; nothing of the environment has been imported by then."""
+        """Wait until the process runs; it has not imported the environment yet."""
         self.answer(lambda: WAKING, halted=halted)
 
     def order(self, what: bytes) -> None:
-        """Send it an order of one byte."""
-        with contextlib.suppress(BrokenPipeError):  # it is dead, as `answer` will find
+        """Send an order of one byte."""
+        with contextlib.suppress(BrokenPipeError):  # the process is dead, as `answer` will find
             os.write(self.orders, what)
 
     def answer(
@@ -115,8 +114,10 @@ class Watched:
         pulse: Callable[[], Any] = lambda: None,
         halted: Callable[[], bool] = never,
     ) -> Any:
-        """Wait for its next answer: `patience()` seconds, and again so long each time that `pulse`
-        has changed meanwhile."""
+        """Wait for the next answer.
+
+        Waits `patience()` seconds, and starts over each time that `pulse` changes.
+        """
         line = self._line(patience, pulse, halted)
         if os.fstat(self.stderr.fileno()).st_size > STDERR:
             self.stderr.truncate(0)
@@ -129,17 +130,17 @@ class Watched:
         return said
 
     def stderr_tail(self, since: int = 0) -> str:
-        """The tail of its stderr, from byte `since` on."""
+        """The tail of the process's stderr, from byte `since` on."""
         self.stderr.seek(since)
         return self.stderr.read().decode(errors="replace")[-2000:]
 
     def dismiss(self) -> None:
-        """Close its pipes: it ends by itself, or its guard ends it, soon."""
+        """Close the pipes; the process soon ends by itself or by its guard."""
         while self.pipes:
             os.close(self.pipes.pop())
 
     def end(self, grace: float = CLOSING) -> None:
-        """End it with all that it has started, after `grace` seconds to end by itself."""
+        """End the process and all it has started, after `grace` seconds to end by itself."""
         self.dismiss()
         if self.process:
             try:
@@ -151,7 +152,7 @@ class Watched:
         self.stderr.close()
 
     def _finish(self, process: subprocess.Popen) -> None:
-        process.terminate()  # its guard ends the rest
+        process.terminate()  # its guard ends its children
         try:
             process.wait(CLOSING)
         except subprocess.TimeoutExpired:
@@ -187,14 +188,14 @@ class Watched:
         return line
 
     def _hangs(self, seconds: float) -> Lost:
-        """Ask a process that hangs for its stack, which it writes to its stderr."""
+        """Ask a hanging process for its stack, which it writes to stderr."""
         assert self.process, "it was never started"
         before = os.fstat(self.stderr.fileno()).st_size
         end = time.monotonic() + CLOSING
         self.process.send_signal(FORWARDED)
         while time.monotonic() < end and not FRAME.search(self.stderr_tail(before)):
             time.sleep(0.02)
-        time.sleep(0.05)  # for the rest of it
+        time.sleep(0.05)  # let it write the rest
         return Lost("hangs", seconds, environment_call(self.stderr_tail(before)))
 
     def _how_it_ended(self) -> str:
@@ -207,8 +208,7 @@ class Watched:
 
 
 def environment_call(stack: str) -> str:
-    """The environment's function that we called, according to a stack; empty if it is not written
-    in Python."""
+    """The environment's function in a stack that Shoal called; empty if it is not Python."""
     inner = ""
     for file, name in FRAME.findall(stack):
         if file.startswith(OURS):
@@ -218,7 +218,7 @@ def environment_call(stack: str) -> str:
 
 
 def probe(name: str, options: dict[str, Any], patience: float, draws: bool = False) -> Lineup:
-    """Teams and metrics of an environment, which a watched process opens and closes again."""
+    """Open and close an environment in a watched process; return its teams and metrics."""
     about = {"task": "probe", "env": name, "options": options, "draws": draws}
     with Watched(about) as process:
         try:
@@ -228,14 +228,14 @@ def probe(name: str, options: dict[str, Any], patience: float, draws: bool = Fal
             error = ShoalError(f"{name} cannot be opened: {how_lost(lost)}")
             error.detail = process.stderr_tail()
             raise error from None
-        # it closes the environment, which may be the only one there can be
+        # wait for the environment to close: there may be only one at a time
         with contextlib.suppress(Lost):
             process.answer(lambda: PARTING)
     return Lineup(from_json(said["teams"]), tuple(said["metrics"]))
 
 
 def how_lost(lost: Lost, call: str = "its constructor") -> str:
-    """One sentence on how the process was lost; `call` if its stack names none."""
+    """Describe how the process was lost; `call` is used if its stack names no function."""
     if lost.seconds:
         return f"it does not return from {lost.call or call} within {lost.seconds:g} s"
     return f"it ends the process ({lost.end.removeprefix('ended with ')})"

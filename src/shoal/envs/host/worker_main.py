@@ -1,4 +1,4 @@
-"""What a worker process runs: its share of an arena's games, a look at an environment, or a check.
+"""What a worker process runs: games of an arena, a probe of an environment, or a check.
 
 `workers.py` and `watched.py` are the parent's side; `guard.py` ends what an environment leaves.
 """
@@ -15,7 +15,7 @@ from . import guard
 
 
 def main(about: dict[str, Any]) -> None:
-    """Do the task we were started for; the first answer says that we are ready."""
+    """Do the task given by the parent; the first answer says that the process is ready."""
     guard.fork(about["orders"], about["answers"])
     import faulthandler
     import traceback
@@ -45,23 +45,23 @@ class _Answers:
         self.owner = os.getpid()
 
     def __call__(self, what: Any) -> None:
-        if os.getpid() != self.owner:  # an environment has forked, and its child came back here
+        if os.getpid() != self.owner:  # an environment forked, and its child returned to here
             os._exit(1)
         line = json.dumps(what, default=_to_python).encode() + b"\n"
         try:
             while line:
                 line = line[os.write(self.pipe, line) :]
         except BrokenPipeError:
-            pass  # nobody reads it any more; the loop over orders ends
+            pass  # the parent no longer reads; the loop over orders will end
 
 
 def _to_python(number: Any) -> Any:
-    """A number or array of numpy as JSON can hold it."""
+    """Convert a numpy number or array for JSON."""
     return number.tolist()
 
 
 def _play(about: dict[str, Any], say: Callable[[Any], None]) -> None:
-    """Answer every order with the faults of that step, or with pictures."""
+    """Answer every order with the faults of a step, or with pictures."""
     from .match import Hosted, from_json
     from .shared import shared
     from .table import Table
@@ -79,7 +79,7 @@ def _play(about: dict[str, Any], say: Callable[[Any], None]) -> None:
 
 
 def _probe(about: dict[str, Any], say: Callable[[Any], None]) -> None:
-    """Answer with teams and metrics; with `draws`, fail if the environment cannot be drawn."""
+    """Answer with teams and metrics; with `draws`, fail if the environment cannot render."""
     from .match import Hosted, close, to_json
 
     say([])

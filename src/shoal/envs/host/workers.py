@@ -1,9 +1,9 @@
-"""Workers: what steps the games of an arena, in this process or in processes of their own.
+"""Workers: step the games of an arena, in this process or in processes of their own.
 
-The arena tells every worker to step (`go`), then waits for each. All it knows of a worker is the
-protocol `Worker`: one that plays on another machine would send the actions of its games with `go`
-and write what comes back into the same rows with `wait`. Here is the parent's side, where a worker
-that hangs is ended and replaced; `worker_main.py` is what a worker process runs.
+The arena tells every worker to step (`go`), then waits for each (`wait`). It knows a worker only by
+the protocol `Worker`. A worker on another machine would send the actions of its games in `go`, and
+write the results into the same rows in `wait`. This module is the parent's side, where a worker
+that hangs is ended and replaced. `worker_main.py` is what a worker process runs.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .watched import Lost, Watched, creation_patience, never
 
 @dataclass(frozen=True)
 class Assignment:
-    """The games that a worker plays, and where it writes what they show."""
+    """The games of a worker, and the arrays it writes to."""
 
     env: Hosted
     games: range  # their rows in the arrays
-    total: int  # games of the arena, so rows of the arrays
+    total: int  # number of games in the arena, so rows of the arrays
     seed: int  # of the run
     arrays: dict[str, np.ndarray]  # see `shared.layout`
-    memory: IO[bytes]  # the file that the arrays are in, for other processes of this machine
+    memory: IO[bytes]  # the file that holds the arrays, for other processes of this machine
     patience: float = 60.0  # seconds that a call of the environment may take
     halted: Callable[[], bool] = never  # whether the run is stopping
 
@@ -42,11 +42,11 @@ class Worker(Protocol):
     """Steps a share of an arena's games."""
 
     def start(self) -> None:
-        """Begin to get ready; `wait` waits for that."""
+        """Start to get ready; `wait` waits for it."""
         ...
 
     def go(self) -> None:
-        """Begin a step of every game, with the actions in the arrays; start anew if closed."""
+        """Start a step of every game with the actions in the arrays; restart if closed."""
         ...
 
     def wait(self) -> list[Fault]:
@@ -58,11 +58,11 @@ class Worker(Protocol):
         ...
 
     def dismiss(self) -> None:
-        """Begin to close, so that several workers close at the same time."""
+        """Start to close, so that several workers close at the same time."""
         ...
 
     def close(self) -> None:
-        """Close all games, and wait for that; the next `go` opens them anew."""
+        """Close all games and wait until they are; the next `go` opens new ones."""
         ...
 
 
@@ -93,14 +93,16 @@ class LocalWorker:
 
 
 class ProcessWorker:
-    """Plays its games in a process of its own. One that dies or hangs is replaced, and the
-    episodes it played are lost."""
+    """Plays its games in a process of its own.
+
+    A process that dies or hangs is replaced; the episodes it played are lost.
+    """
 
     def __init__(self, assignment: Assignment):
         self.assignment = assignment
-        # episodes that would be lost
+        # episodes that would be lost with the process
         self.under_way = np.zeros(len(assignment.games), bool)
-        self.process: Watched | None = None  # once it has started
+        self.process: Watched | None = None  # set once started
         self.ready = False
 
     def start(self) -> None:
@@ -144,7 +146,7 @@ class ProcessWorker:
         self._end()
 
     def _started(self) -> Watched:
-        """Start the process, which says when it is ready."""
+        """Start the process, which reports when it is ready."""
         a = self.assignment
         about = {
             "task": "play",
@@ -172,19 +174,19 @@ class ProcessWorker:
         return self.process.answer(self._patience, self._pulse, halted)
 
     def _patience(self) -> float:
-        """Seconds that what it does just now may take."""
+        """Seconds that the current call may take."""
         a = self.assignment
         creating = a.arrays["creating"][a.rows].any()
         return creation_patience(a.patience) if creating else a.patience
 
     def _pulse(self) -> list[bytes]:
-        """Changes as it goes from game to game; patience counts for each of them."""
+        """A value that changes from game to game; patience starts over with each."""
         a = self.assignment
         names = ("busy", "creating", "episode", "taken")
         return [a.arrays[name][a.rows].tobytes() for name in names]
 
     def _fault(self, lost: Lost) -> Fault:
-        """The fault of the game that was being stepped, with the process's last words."""
+        """The fault of the game that was being stepped, with the process's last stderr."""
         assert self.process, "it was never started"
         a = self.assignment
         busy = [game for game in a.games if a.arrays["busy"][game]]

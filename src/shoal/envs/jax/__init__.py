@@ -1,12 +1,12 @@
-"""Games written in JAX by others, on the compiled engine: jaxmarl, gymnax and jumanji.
+"""Adapters for games written in JAX: jaxmarl, gymnax and jumanji, on the compiled engine.
 
-They may touch `envs.game`, `envs.metrics`, `adapters.teams`, `render` and the records.
+Imports `envs.game`, `envs.metrics`, `adapters.teams`, `render` and the records.
 
-Such a package writes one game as two pure functions. `JaxGame` plays many games of it side by side
-and keeps the promises of the stream (`types.py`). It uses the packages' steps *without* their
-automatic resets, so that the view an episode ends with is its own; and where a package says only
-`done`, it finds out whether the task or the clock ended the episode, by asking what the same step
-would have said with the clock set back.
+Such a package defines one game as two pure functions. `JaxGame` plays many such games in parallel,
+as a stream that resets on the next step (`types.py`). It calls the packages' steps *without* their
+automatic resets, so that the final view of an episode is the true one. Where a package returns only
+`done`, `JaxGame` finds out whether the task or the clock ended the episode: it repeats the step
+with the clock set back.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Many games of somebody's JAX package side by side, keeping the promises of the stream
-(`types.py`)."""
+"""Plays many games of a JAX package in parallel, as a stream that resets on the next step."""
 
 from __future__ import annotations
 
@@ -15,12 +14,12 @@ from jax import Array
 from ...errors import ShoalError
 from ...types import Spec, View
 
-CLOCKS = ("step", "step_count")  # what packages call the steps taken in an episode
-ALONE = "agent"  # the team, where a package names none
+CLOCKS = ("step", "step_count")  # packages' names for the steps taken in an episode
+ALONE = "agent"  # the team's name, where a package has none
 
 
 class Seen(NamedTuple):
-    """What a package tells of one game at one instant, each part but the last by team."""
+    """What a package returns for one game at one instant; all but the last two are by team."""
 
     obs: dict[str, Array]  # [N,F]
     legal: dict[str, Array]  # [N,A] bool
@@ -28,7 +27,7 @@ class Seen(NamedTuple):
     reward: dict[str, Array]  # [N]
     discount: dict[str, Array]  # [N]
     state: Array  # [S]
-    over: Array  # [] bool: the episode has ended with this instant
+    over: Array  # [] bool: the episode ends with this instant
 
 
 class JaxState(NamedTuple):
@@ -39,25 +38,27 @@ class JaxState(NamedTuple):
 
 
 class JaxGame:
-    """Base of the three: subclasses set `name`, `teams` and perhaps `limit`, and write the first
-    two methods."""
+    """Base of the adapters for JAX packages.
+
+    Subclasses set `name`, `teams` and perhaps `limit`, and define the first two methods.
+    """
 
     name: str
     teams: dict[str, Spec]
-    # steps after which the package ends an episode without saying that it was the clock
+    # time limit after which the package reports only `done`, not truncation
     limit: int | None = None
-    metrics: tuple[str, ...] = ()  # names of what `episode_metrics` says
+    metrics: tuple[str, ...] = ()  # names of what `episode_metrics` returns
 
     def open(self, key: Array) -> tuple[Any, Seen]:
-        """One game as it opens."""
+        """Open one game."""
         raise NotImplementedError
 
     def move(self, key: Array, world: Any, actions: dict[str, Array]) -> tuple[Any, Seen]:
-        """One game after the teams' actions, `[N]` int (Discrete) or `[N,A]` float (Box)."""
+        """Advance one game by the teams' actions, `[N]` int (Discrete) or `[N,A]` float (Box)."""
         raise NotImplementedError
 
     def episode_metrics(self, world: Any) -> dict[str, Array]:
-        """`[]` by metric: how the one episode that ends with this world went."""
+        """`[]` by metric, of the episode that ends with this world."""
         return {}
 
     def reset(self, key: Array, games: int) -> tuple[JaxState, dict[str, View]]:
@@ -85,7 +86,7 @@ class JaxGame:
         return jax.vmap(self.episode_metrics)(state.world)
 
     def drawable(self) -> None:
-        """Refuse to be drawn if nobody can."""
+        """Raise an error if the game cannot be drawn."""
         from ...render.jax_env import painter
 
         if painter(self, jax.eval_shape(self.open, jax.random.PRNGKey(0))[0]) is None:
@@ -97,7 +98,7 @@ class JaxGame:
     def pictures(
         self, states: Sequence[JaxState], actions: Sequence[Any], game: int
     ) -> Iterator[np.ndarray]:
-        """`[H,W,3]` of each instant of an episode of one of the games."""
+        """Pictures `[H,W,3]` of an episode of one game."""
         from ...render.jax_env import painter
 
         worlds = [jax.tree.map(lambda leaf: leaf[game], state.world) for state in states]
@@ -114,7 +115,10 @@ class JaxGame:
     def _timeless(
         self, late: Array, keys: Array, before: Any, actions: dict[str, Array], seen: Seen
     ) -> Seen:
-        """Who lives and what is ahead, told as if the clock of late games had not run out."""
+        """For `late` games, replace `alive` and `discount` by those without the time limit.
+
+        They come from the same step with the clock set back.
+        """
         _, free = _firm(jax.vmap(self.move)(keys, _rewound(before), actions))
         alive, discount = _where(late, (free.alive, free.discount), (seen.alive, seen.discount))
         return seen._replace(alive=alive, discount=discount)
@@ -131,7 +135,7 @@ class JaxGame:
         }
 
     def _opening(self, obs: dict[str, Array], legal: dict[str, Array], state: Array) -> Seen:
-        """What is seen of a game that has just opened."""
+        """The first instant of a game."""
         alive = {team: jnp.ones(spec.n, bool) for team, spec in self.teams.items()}
         ones = {team: jnp.ones(spec.n, jnp.float32) for team, spec in self.teams.items()}
         return Seen(
@@ -148,25 +152,24 @@ def pad(row: Array, width: int) -> Array:
 
 
 def _keys(key: Array, games: int) -> Array:
-    """A key for every game, as plain numbers: packages keep keys in their states, and checkpoints
-    keep numbers."""
+    """A key for every game as plain numbers, since packages keep keys in states that are saved."""
     return jax.random.key_data(jax.random.split(key, games))
 
 
 def _firm(tree: Any) -> Any:
-    """Leaves without weak types, which differ between a package's reset and its step."""
+    """Remove weak types, which differ between a package's reset and step."""
     return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.asarray(x).dtype), tree)
 
 
 def _where(chosen: Array, new: Any, old: Any) -> Any:
-    """Leaves `[B,…]` of `new` for the chosen games `[B]`, of `old` for the others."""
+    """Select leaves `[B,…]` of `new` where `chosen [B]`, else of `old`."""
     return jax.tree.map(
         lambda a, b: jnp.where(chosen.reshape(-1, *[1] * (a.ndim - 1)), a, b), new, old
     )
 
 
 def _clocked(world: Any) -> list[Any]:
-    """The state that has a clock, behind those it is wrapped in; nothing, if there is none."""
+    """Wrapped states down to the one with a clock, outermost first; empty if there is none."""
     if any(hasattr(world, clock) for clock in CLOCKS):
         return [world]
     inner = _clocked(world.state) if hasattr(world, "state") else []
@@ -174,13 +177,13 @@ def _clocked(world: Any) -> list[Any]:
 
 
 def clock_of(world: Any) -> str:
-    """What that state calls its clock; "" if there is none."""
+    """The name of a world's clock; "" if there is none."""
     holders = _clocked(world)
     return next((clock for clock in CLOCKS if hasattr(holders[-1], clock)), "") if holders else ""
 
 
 def _rewound(world: Any) -> Any:
-    """The world with its clock set to 0."""
+    """Set the world's clock to 0."""
     *wraps, inner = _clocked(world)
     clock = clock_of(world)
     inner = dataclasses.replace(inner, **{clock: jnp.zeros_like(getattr(inner, clock))})

@@ -1,4 +1,4 @@
-"""Games of gymnax."""
+"""Adapter for gymnax."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Gymnax(JaxGame):
 
 
 def make_gymnax(name: str, options: dict[str, Any]) -> Env:
-    """`gymnax:<id>`; the options are the game's parameters, such as `max_steps_in_episode`."""
+    """Create `gymnax:<id>`; options are the game's parameters, such as `max_steps_in_episode`."""
     package = installed("gymnax")
     known_id("gymnax", name, package.registered_envs)
     with politely(f"gymnax:{name}", options):

@@ -1,4 +1,4 @@
-"""Games of JaxMARL."""
+"""Adapter for JaxMARL."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .options import (
 SMAX = ("SMAX", "HeuristicEnemySMAX", "LearnedPolicyEnemySMAX")
 ALLY = "ally"
 ENEMY = "enemy"
-TABLES = (  # option, the games that have it, and where the package keeps what it may be called
+TABLES = (  # option, games that have it, module and table of its named values
     ("scenario", SMAX, "smax.smax_env", "MAP_NAME_TO_SCENARIO"),
     ("layout", ("overcooked",), "overcooked", "overcooked_layouts"),
     ("layout", ("overcooked_v2",), "overcooked_v2.layouts", "overcooked_v2_layouts"),
@@ -41,9 +41,9 @@ TABLES = (  # option, the games that have it, and where the package keeps what i
 
 
 class Jaxmarl(JaxGame):
-    """A game of JaxMARL: teams by the agents' names, `ally_0` and `ally_1` are of team `ally`."""
+    """A game of JaxMARL. Teams come from agents' names: `ally_0` and `ally_1` are team `ally`."""
 
-    coloured = True  # teams are drawn in our colours
+    coloured = True  # teams are drawn in Shoal's colours
 
     def __init__(self, name: str, env: Any, one_team: bool = False) -> None:
         self.name = f"jaxmarl:{name}"
@@ -72,16 +72,15 @@ class Jaxmarl(JaxGame):
         self.metrics = self._battle() if name in SMAX else ()
 
     def _battle(self) -> tuple[str, ...]:
-        """Who may win: the allies alone, or each side where both are teams."""
+        """Teams that may win: the allies, or both sides where both are teams."""
         if len(self.env.agents) == self.env.num_allies:
             return (WON,)
         both = set(self.teams) == {ALLY, ENEMY}
         return tuple(f"{team}/{WON}" for team in self.teams) if both else ()
 
     def episode_metrics(self, world: Any) -> dict[str, Array]:
-        """A side has won when all of the other are dead and not all of its own, as the package
-        pays for it."""
-        while hasattr(world, "state"):  # the battle is inside, where the package plays the enemy
+        """A side wins when all its enemies are dead and not all of its own, as in the package."""
+        while hasattr(world, "state"):  # inside, where the package plays the enemy
             world = world.state
         ally = world.unit_alive[: self.env.num_allies].any()
         enemy = world.unit_alive[self.env.num_allies :].any()
@@ -104,8 +103,10 @@ class Jaxmarl(JaxGame):
         )
 
     def _lister(self) -> Callable[[Any], dict[str, Array]] | None:
-        """What lists legal actions, if anything does: the base class has the method, too, but not
-        written."""
+        """The function that lists legal actions, or None.
+
+        The base class has such a method too, but does not implement it.
+        """
         base = installed("jaxmarl").environments.MultiAgentEnv.get_avail_actions
         if type(self.env).get_avail_actions is not base:
             return self.env.get_avail_actions
@@ -155,7 +156,7 @@ class Jaxmarl(JaxGame):
         )
 
     def _legal(self, world: Any) -> dict[str, Array]:
-        """Padding is illegal, and so is what the package's own list leaves out."""
+        """Legal actions: not padding, and on the package's own list if it has one."""
         listed = self.lists_legal(world) if self.lists_legal else {}
         rows = {}
         for team, _, agent in self._everyone():
@@ -177,8 +178,10 @@ class Jaxmarl(JaxGame):
 
 
 def make_jaxmarl(name: str, options: dict[str, Any]) -> Env:
-    """`jaxmarl:<name>`; the options are those of the game's class, maps and layouts by name, and
-    `one_team`."""
+    """Create `jaxmarl:<name>`.
+
+    Options are those of the game's class, with maps and layouts by name, and `one_team`.
+    """
     package = installed("jaxmarl")
     known_id("jaxmarl", name, package.registered_envs)
     options = dict(options)
@@ -191,8 +194,7 @@ def make_jaxmarl(name: str, options: dict[str, Any]) -> Env:
 
 
 def _by_name(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Options with the maps of SMAX and the layouts of Overcooked, which its classes want as
-    objects, looked up."""
+    """Look up SMAX's maps and Overcooked's layouts, which the classes take as objects."""
     named = dict(options)
     for option, games, module, table in TABLES:
         if name in games and isinstance(options.get(option), str):

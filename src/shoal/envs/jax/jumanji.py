@@ -1,4 +1,4 @@
-"""Games of jumanji."""
+"""Adapter for jumanji."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .options import installed, known_id, numbers, parameters, politely
 
 # parts of jumanji's observations that are each agent's own
 VIEWS = ("agents_view", "searcher_views")
-PRODUCT = 10_000  # most actions that several choices at once may make
+PRODUCT = 10_000  # most actions that the combination of several choices may give
 
 
 class Jumanji(JaxGame):
-    """A game of jumanji: a team of its agents, or of one who makes all choices at once."""
+    """A game of jumanji: a team of its agents, or of one agent that makes all choices at once."""
 
     def __init__(self, name: str, env: Any) -> None:
         self.name = f"jumanji:{name}"
@@ -80,7 +80,7 @@ class Jumanji(JaxGame):
         )
 
     def _told(self, action: Array) -> Array:
-        """Actions as the package wants them."""
+        """Convert actions to what the package expects."""
         space = self.teams[ALONE].action
         if isinstance(space, Box):
             return action.clip(jnp.asarray(space.low), jnp.asarray(space.high))
@@ -89,8 +89,10 @@ class Jumanji(JaxGame):
         return jnp.stack(jnp.unravel_index(action[0], self.choices)).reshape(self.shape)
 
     def _read(self, observation: Any) -> tuple[Array, Array]:
-        """The state, which is all that is observed, and of that what each agent sees: its own view,
-        what all see."""
+        """The state, which is the whole observation, and each agent's observation.
+
+        An agent observes its own parts and those that all share.
+        """
         parts = {
             part: value for part, value in observation._asdict().items() if part != "action_mask"
         }
@@ -110,7 +112,7 @@ class Jumanji(JaxGame):
 
 
 def make_jumanji(name: str, options: dict[str, Any]) -> Env:
-    """`jumanji:<id>`; the options are the plain ones of the game's class, such as `time_limit`."""
+    """Create `jumanji:<id>`; options are plain arguments of its class, such as `time_limit`."""
     package = installed("jumanji")
     known_id("jumanji", name, package.registered_environments())
     with politely(f"jumanji:{name}", options):

@@ -1,5 +1,4 @@
-"""What makes a package's game ours: its id and options held to what the package knows, its action
-spaces read."""
+"""Checks of ids and options against a JAX package, and its action spaces converted."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ import numpy as np
 from ...errors import ShoalError, did_you_mean
 from ...types import Box, Discrete, Space, side_by_side
 
-CROWD = 1000  # of anything that a package counts
+CROWD = 1000  # largest number of anything that a package counts
 
 
 def installed(name: str) -> Any:
@@ -42,7 +41,7 @@ def look_up(option: str, value: str, known: dict[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def politely(env: str, options: dict[str, Any]) -> Any:
-    """Whatever a package says of options it cannot make a game with, as one sentence."""
+    """Turn a package's error about options into one sentence."""
     try:
         yield
     except ShoalError:
@@ -55,14 +54,14 @@ def politely(env: str, options: dict[str, Any]) -> Any:
 
 
 def refuse_crowds(options: dict[str, Any]) -> None:
-    """Refuse numbers of agents and things that a package would take hours to make."""
+    """Raise an error for numbers of things that a package would take hours to create."""
     for option, value in options.items():
         if option.startswith("num_") and isinstance(value, int) and value > CROWD:
             raise ShoalError(f"{option} must be at most {CROWD:,}, not {value!r}")
 
 
 def parameters(env: Any) -> set[str]:
-    """Names that the constructor of a game, of its bases and of the game inside it take."""
+    """Names of all constructor arguments: of a game, its bases and the game inside it."""
     kinds = [kind for kind in type(env).__mro__ if "__init__" in vars(kind) and kind is not object]
     names = {name for kind in kinds for name in inspect.signature(kind.__init__).parameters}
     inner = vars(env).get("_env")
@@ -74,7 +73,7 @@ def parameters(env: Any) -> set[str]:
 
 
 def space_of(space: Any, env: str) -> Space:
-    """A package's action space as ours."""
+    """Convert a package's action space."""
     if hasattr(space, "n"):
         return Discrete(int(space.n))
     if not hasattr(space, "low"):
@@ -83,7 +82,7 @@ def space_of(space: Any, env: str) -> Space:
 
 
 def widest(spaces: list[Space], env: str) -> Space:
-    """The action space that has room for each of a team's; of vectors, each agent's own bounds."""
+    """The action space that holds each of a team's; for vectors, with each agent's own bounds."""
     counts = [space.n for space in spaces if isinstance(space, Discrete)]
     boxes = [space for space in spaces if isinstance(space, Box)]
     if counts and boxes:
@@ -94,7 +93,7 @@ def widest(spaces: list[Space], env: str) -> Space:
 
 
 def differing_sizes(sizes: list[int]) -> tuple[int, ...]:
-    """Each agent's own size, where they differ."""
+    """Size of each agent, or empty if all are equal."""
     return tuple(sizes) if len(set(sizes)) > 1 else ()
 
 
