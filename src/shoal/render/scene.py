@@ -37,7 +37,7 @@ class Line(NamedTuple):
 
 
 class Patch(NamedTuple):
-    """A filled rectangle between two corners."""
+    """A rectangle between two corners."""
 
     low: XY
     high: XY
