@@ -17,7 +17,7 @@ CACHED_FROM = 0.0
 def setup(cores: int = 0) -> None:
     """Cache compiled programs on disk, and make every core, or `cores` of them, a JAX device.
 
-    Changes nothing in a JAX that has started. XLA gets as many threads as there are devices: the
+    A JAX that has started keeps its devices. XLA gets as many threads as there are devices: the
     number of threads decides how it splits large sums, and so their last bits.
     """
     place = cache()

@@ -182,7 +182,7 @@ def evaluation(
 def env_options(args: list[str]) -> tuple[dict[str, Any], list[str]]:
     """The options after `--env.`, and the other arguments.
 
-    They are passed to the environment unchecked: it reports those it does not accept."""
+    The options are passed to the environment unchecked: it reports those it does not accept."""
     options = {}
     rest = []
     words = list(args)

@@ -140,8 +140,8 @@ def made(
 
 
 def checked(plan: Plan, metric: str = "") -> Plan:
-    """Refuse a plan whose runs cannot be compared (by `metric`, if given) or would share a
-    folder."""
+    """Check a plan: refuse runs that cannot be compared (by `metric`, if given), or that would
+    share a folder."""
     for pair in plan.pairs:
         if metric and not meant(metric, pair.metrics):
             raise ShoalError(

@@ -142,8 +142,9 @@ class Config:
 
     @cached_property
     def workers(self) -> int:
-        """Number of processes that step the games: one for a short run, where more would not
-        pay."""
+        """Number of processes that step the games: as asked, else one per core.
+
+        A short run has one by default: starting more would take too long."""
         s = self.settings
         if s.workers >= 0:
             return min(s.workers, s.games)
@@ -159,7 +160,7 @@ class Config:
         return Share(s.games // devices, s.window, devices, s.steps)
 
     def clock(self, steps: int) -> Clock:
-        """How far training has come after so many steps."""
+        """The clock after `steps` environment steps."""
         done = np.float32(steps)
         return Clock(done, np.float32(done / np.float32(self.settings.steps)))  # type: ignore[arg-type]
 

@@ -31,8 +31,9 @@ def cause(config: Config, views: dict[str, View], before: Episodes) -> str:
 
 
 def _strange(config: Config, views: dict[str, View]) -> Iterator[str]:
-    """Numbers in views that are not finite, or huge; from random play, as a diverged policy
-    distorts its observations."""
+    """Numbers in views that are not finite, or huge.
+
+    A compiled game is played at random for it, as a diverged policy distorts its observations."""
     fields = {"observation": "obs", "state": "state", "reward": "reward"}
     for seen in [views] if config.hosted else _random_play(config):
         for team, view in seen.items():
