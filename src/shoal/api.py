@@ -105,13 +105,13 @@ def _listed(callbacks: Any) -> Sequence[Any]:
 
 
 def _algorithm(given: Any) -> str:
-    """The name or import path of an algorithm, given by it or as a class."""
+    """The name or import path of an algorithm, given as such or as a class."""
     return given if isinstance(given, str) else algorithms.id_of(given)
 
 
 def _environment(given: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The id and options of an environment, given by id, as an object, or as the class or function
-    that makes it."""
+    """The id and options of an environment, given as id, object, class or function that makes
+    one."""
     if isinstance(given, str):
         return given, options
     if callable(given) and hasattr(given, "__qualname__"):
@@ -127,7 +127,7 @@ def _environment(given: Any, options: dict[str, Any]) -> tuple[str, dict[str, An
 
 
 def _player(given: Any) -> tuple[str, dict[str, Any]]:
-    """A team's algorithm and its options, of `algorithm` or `(algorithm, options)`."""
+    """A team's algorithm and options, from `algorithm` or `(algorithm, options)`."""
     algorithm, options = given if isinstance(given, tuple | list) else (given, {})
     return _algorithm(algorithm), _plain(options)
 

@@ -1,4 +1,4 @@
-"""Devices and the compiler's cache: what has to be said to JAX before it starts."""
+"""Devices and the compilation cache: settings that JAX must get before it starts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import jax
 
 from .errors import ShoalError
 
-# seconds of compiling above which a program is kept: even small ones add up at the start
+# programs that took at least so many seconds to compile are cached: all of them
 CACHED_FROM = 0.0
 
 
 def setup(cores: int = 0) -> None:
-    """Keep compiled programs on disk, and see every core as a device, or so many; a JAX that is up
-    stays as it is.
+    """Cache compiled programs on disk, and make every core, or `cores` of them, a JAX device.
 
-    XLA gets as many threads as there are devices: how it cuts large sums, and so their last bits,
-    depends on that.
+    A JAX that has started keeps its devices. XLA gets as many threads as there are devices: the
+    number of threads decides how it splits large sums, and so their last bits.
     """
     place = cache()
     if jax.config.jax_compilation_cache_dir is None and place:  # type: ignore[attr-defined]
@@ -29,20 +28,20 @@ def setup(cores: int = 0) -> None:
     asked_elsewhere = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if jax.config.jax_num_cpu_devices < 1 and not asked_elsewhere:  # type: ignore[attr-defined]
         there = len(usable())
-        with contextlib.suppress(RuntimeError):  # JAX is up already: use what it has
+        with contextlib.suppress(RuntimeError):  # JAX has started: use the devices it has
             jax.config.update("jax_num_cpu_devices", min(cores or there, there))
             os.environ.setdefault("NPROC", str(min(cores or there, there)))
 
 
 def usable() -> list[int]:
-    """The cores that this process may use; macOS does not tell which, but how many there are."""
+    """The cores that this process may use; macOS tells only how many there are."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def cache() -> Path | None:
-    """Where we may keep files from one command to the next; nowhere for a user without a home."""
+    """The folder for files kept between commands; None for a user without a home."""
     home = os.environ.get("XDG_CACHE_HOME")
     try:
         place = (Path(home) if home else Path.home() / ".cache") / "shoal"
@@ -53,7 +52,8 @@ def cache() -> Path | None:
 
 
 def choices(games: int, asked: int) -> list[int]:
-    """How many devices may share the games: as asked, or all that divide them, the most first."""
+    """Possible numbers of devices, largest first: the one asked for, or all that divide the
+    games."""
     setup(asked)
     there = jax.local_device_count()
     if not asked:
@@ -71,8 +71,8 @@ def choices(games: int, asked: int) -> list[int]:
 
 
 def room(devices: int) -> float:
-    """Bytes of memory that so many devices have, as far as they tell."""
+    """Bytes of memory of that many devices, as far as they report it."""
     first = jax.devices()[0]
-    if first.platform == "cpu":  # one memory for all
+    if first.platform == "cpu":  # all cores share one memory
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     return devices * float((first.memory_stats() or {}).get("bytes_limit", float("inf")))

@@ -10,11 +10,11 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # error numbers of a disk that
 
 
 class ShoalError(Exception):
-    """A user's mistake: its message is one sentence that says what to change."""
+    """A user's mistake; the message is one sentence that says what to change."""
 
     exit_code = 2
-    reason = "refused"  # why a run ended, if this error ended it
-    detail = ""  # more to print before it, such as the traceback of an environment
+    reason = "refused"  # recorded as the reason of a run that this error ended
+    detail = ""  # printed before the message, such as an environment's traceback
 
 
 def printable(text: str, most: int = 2000) -> str:

@@ -1,7 +1,7 @@
-"""Files and folders that are written whole or not at all, and JSON that is read with care.
+"""Write files and folders whole or not at all, and read JSON with care.
 
-Every kind of file has a version, which it says as `format`. What a newer Shoal wrote is refused in
-a sentence; what says none was written by 0.1.0, and is read.
+Every kind of file has a version, stored as `format`. Files of a newer Shoal are refused; files
+without a version were written by 0.1.0, and are read.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 
 from .errors import ShoalError
 
-DEEPEST = 100  # tables inside each other in a file
+DEEPEST = 100  # deepest nesting of tables in a file
 FORMAT = "format"
-# by name of the file; the version of a run's logs and tables is that of its config.json
+# version by file name; a run's logs and tables have the version of its config.json
 VERSIONS = {
     "config.json": 1,
     "summary.json": 1,
@@ -28,21 +28,20 @@ VERSIONS = {
     "group.json": 1,
     "campaign.json": 1,
 }
-PLAIN = 1  # a config that the user gave another name
+PLAIN = 1  # version of a config under any other file name
 
 
 class Unusable(ShoalError):
-    """A file that says something wrong."""
+    """A file with invalid content."""
 
 
 class Newer(Unusable):
-    """A file that a newer Shoal wrote."""
+    """A file written by a newer Shoal."""
 
 
 @contextlib.contextmanager
 def errors_name(path: Path) -> Iterator[None]:
-    """What is wrong inside is wrong with that file, unless it is with a file that this one leads
-    to."""
+    """Name the file in errors raised inside, except in those that name another file already."""
     try:
         yield
     except Unusable:
@@ -53,7 +52,7 @@ def errors_name(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """Where to write a file, which takes the place of `path` once all of it is written."""
+    """Yield a path to write to; once written, that file replaces `path`."""
     temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
     try:
         yield temporary
@@ -64,7 +63,7 @@ def atomic(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Where to write a folder, which takes the place of `path` once all of it is on the disk."""
+    """Yield a folder to write into; once it is on the disk, it replaces `path`."""
     temporary = path.with_name(f"{path.name}.tmp")
     before = _before(path)
     shutil.rmtree(temporary, ignore_errors=True)
@@ -84,7 +83,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def settled(path: Path) -> Path:
-    """A folder that `atomic_folder` wrote, or the previous one if replacing it was cut short."""
+    """The folder that `atomic_folder` wrote, or the previous one if its replacement was
+    interrupted."""
     before = _before(path)
     return before if not path.exists() and before.exists() else path
 
@@ -95,7 +95,7 @@ def _before(path: Path) -> Path:
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file or folder is on the disk."""
+    """Wait until a file or folder is on the disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -104,13 +104,13 @@ def _sync(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """All of it or nothing."""
+    """Write a text file, all or nothing."""
     with atomic(path) as temporary:
         temporary.write_text(text)
 
 
 def write_json(path: Path, content: Any) -> None:
-    """All of it or nothing, with its version in front if it is a file that has one."""
+    """Write a JSON file, all or nothing; its version comes first, if that file has one."""
     if path.name in VERSIONS:
         version = {FORMAT: VERSIONS[path.name]}
         content = version | content | version
@@ -118,7 +118,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def read_json(path: Path, what: str) -> Any:
-    """Content of a file that a run folder must have; refused if a newer Shoal wrote it."""
+    """Read a file that a run folder must have; refuse one of a newer Shoal."""
     try:
         content = json.loads(read_bytes(path).decode())
         if _depth(content) > DEEPEST:
@@ -140,19 +140,19 @@ def _refuse_newer(path: Path, content: Any) -> None:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a plain file."""
+    """Read a regular file."""
     refuse_special(path)
     return path.read_bytes()
 
 
 def refuse_special(path: Path) -> None:
-    """Refuse a pipe or a device: whoever made the folder may have put one there."""
+    """Refuse a pipe or a device, which a folder from somebody else may contain."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a plain file")
 
 
 def _depth(content: Any) -> int:
-    """How many tables and lists lie inside each other, as far as that matters."""
+    """How deep tables and lists are nested; stops counting once it is too deep."""
     depth = 0
     level = [content]
     while level and depth <= DEEPEST:

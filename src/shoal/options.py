@@ -10,14 +10,13 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from .errors import ShoalError, did_you_mean
 
-# beyond these no setting makes sense, and no array could hold it
+# larger values make no sense as settings, and no array could hold them
 WHOLE = 2**32 - 1
 LARGEST = 1e30
 
 
 def fill(cls: type, values: dict[str, Any], owner: str) -> Any:
-    """The dataclass `cls` with these values, each checked against its field; `owner` is whose
-    options they are."""
+    """Make a dataclass from values, each checked against its field; `owner` is named in errors."""
     hints = get_type_hints(cls)
     check_names(values, [option.name for option in dataclasses.fields(cls)], owner)
     return cls(**{name: convert(hints[name], value, name) for name, value in values.items()})
@@ -33,7 +32,8 @@ def check_names(names: Iterable[str], known: Iterable[str], owner: str) -> None:
 
 
 def convert(kind: Any, value: Any, name: str) -> Any:
-    """`value` as the type of its field: 2e6 is a whole number, 1 is a number, "yes" is neither."""
+    """Convert `value` to the type of its field: 2e6 is a whole number, 1 is a number, "yes" is
+    neither."""
     arms = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     for arm in arms:
         if get_origin(arm) is Literal and value in get_args(arm):
@@ -42,7 +42,7 @@ def convert(kind: Any, value: Any, name: str) -> Any:
             return value
         if get_origin(arm) is list and isinstance(value, list | tuple):
             return [convert(get_args(arm)[0], one, name) for one in value]
-        is_number = isinstance(value, Real) and not isinstance(value, bool)  # also numpy's
+        is_number = isinstance(value, Real) and not isinstance(value, bool)  # numpy's too
         if is_number and (arm is float or (arm is int and value == value // 1)):
             number = arm(value)  # type: ignore[arg-type]
             _check_range(name, number)
@@ -65,8 +65,8 @@ def _check_range(name: str, value: float) -> None:
 
 
 def entry(plain: Any, name: str, kind: type) -> Any:
-    """The value under a name in a saved file, which must be there and of that type; a whole number
-    is a count."""
+    """The value of a key in a saved file; it must exist and have that type. Whole numbers are
+    counts."""
     value = plain.get(name) if isinstance(plain, dict) else None
     if not isinstance(value, kind) or (
         kind is int and not (type(value) is int and 0 <= value <= WHOLE)
@@ -76,7 +76,7 @@ def entry(plain: Any, name: str, kind: type) -> Any:
 
 
 def _kind(arm: Any) -> str:
-    """A type in words."""
+    """A type's name in errors."""
     if get_origin(arm) is Literal:
         return "one of " + ", ".join(map(str, get_args(arm)))
     if get_origin(arm) is list:

@@ -1,7 +1,7 @@
-"""What others write: algorithms, games, torsos and callbacks from a user's own package.
+"""Plugins: algorithms, games, torsos and callbacks from a user's own package.
 
-A word names one by its import path, `my_package.my_module:MyClass`, or by an entry point of a group
-below. This is the one place that imports what a word names. Nothing here needs JAX.
+A plugin is named by its import path, `my_package.my_module:MyClass`, or by an entry point of a
+group below. Only this module imports what a user's word names. Nothing here needs JAX.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GROUPS = {  # kind -> group of entry points
     "callback": "shoal.callbacks",
 }
 PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
-EXTRAS = {  # package -> the extra of ours that brings it
+EXTRAS = {  # package -> our extra that installs it
     "pettingzoo": "pettingzoo",
     "chess": "pettingzoo",
     "rlcard": "pettingzoo",
@@ -44,15 +44,15 @@ EXTRAS = {  # package -> the extra of ours that brings it
     "lbforaging": "lbforaging",
     "rware": "rware",
 }
-PACKAGES = {  # prefix of an environment's id -> the packages that Shoal has an adapter for
+PACKAGES = {  # prefix of environment ids -> packages that Shoal has adapters for
     "pz": ("pettingzoo", "mpe2", "magent2", "gymnasium_robotics"),
     "gym": ("gymnasium", "gymnasium_robotics", "lbforaging", "rware", "ale_py", "minigrid"),
 }
-_loaded: dict[str, Any] = {}  # import path -> what it names, if this process has it
+_loaded: dict[str, Any] = {}  # import path -> object that this process has already
 
 
 def versions(paths: Iterable[str]) -> dict[str, str]:
-    """Those of the packages that import paths lead to, as far as they are installed as such."""
+    """Versions of the packages that import paths lead to, where installed."""
     found = {}
     for package in {path.partition(":")[0].partition(".")[0] for path in paths}:
         with contextlib.suppress(PackageNotFoundError):
@@ -79,23 +79,24 @@ def path_of(kind: str, word: str) -> str:
 
 
 def installed(path: str) -> bool:
-    """Whether a path leads to a module that an installed package announces."""
+    """Whether a path leads to a module for which an installed package has an entry point."""
     modules = {entry.module for kind in GROUPS for entry in entries(kind).values()}
     return path.partition(":")[0] in modules
 
 
 def known(path: str) -> bool:
-    """Whether a path leads to an installed plugin, or to what this process uses already."""
+    """Whether a path leads to an installed plugin, or to an object that this process uses
+    already."""
     return path in _loaded or installed(path)
 
 
 def loaded(path: str) -> Any:
-    """What a path names, if this process has imported it already; else None."""
+    """The object at an import path, if this process has it already; else None."""
     return _loaded.get(path)
 
 
 def load(path: str) -> Any:
-    """What an import path names; its module may lie in the folder one is in."""
+    """Import the object at a path; its module may be in the current folder."""
     if path not in _loaded:
         module, _, name = path.partition(":")
         found = import_module(module)
@@ -107,10 +108,10 @@ def load(path: str) -> Any:
 
 
 def register(thing: Any) -> str:
-    """The import path of a class or function that was passed as an object.
+    """Remember a class or function that was passed as an object, and return its import path.
 
-    This process finds it without an import; another one imports its module, so a script that
-    passes its own classes keeps what it does behind `if __name__ == "__main__"`."""
+    This process finds it without an import. Another process imports its module, so a script that
+    passes its own classes must guard its main part with `if __name__ == "__main__"`."""
     path = f"{_home(thing.__module__)}:{thing.__qualname__}"
     if not is_path(path):
         raise ShoalError(
@@ -122,7 +123,7 @@ def register(thing: Any) -> str:
 
 
 def _home(module: str) -> str:
-    """The name under which others import a module, also that of a script."""
+    """The name under which others can import a module, also if it runs as a script."""
     if module != "__main__":
         return module
     main = sys.modules[module]
@@ -133,10 +134,10 @@ def _home(module: str) -> str:
 
 
 def import_module(path: str, otherwise: str = "") -> ModuleType:
-    """The module of that name; if it cannot be imported, a sentence that says what to install.
+    """Import a module; if that fails, raise an error that says what to install.
 
-    It may lie in the folder one is in, unless it has the name of a package that Shoal knows: files
-    name those without asking for trust. `otherwise` is what else a user may have meant."""
+    The module may be in the current folder, unless it has the name of a package that Shoal knows:
+    files may name those without trust. `otherwise` is what else a user may have meant."""
     here = str(Path.cwd())
     known = path.partition(".")[0] in {name for names in PACKAGES.values() for name in names}
     if not known and here not in sys.path:
@@ -146,11 +147,11 @@ def import_module(path: str, otherwise: str = "") -> ModuleType:
     except ImportError as error:
         parent, _, name = path.rpartition(".")
         alias = vars(sys.modules[parent]).get(name) if parent in sys.modules else None
-        # of a shorter name than its own, as gymnasium_robotics.mamujoco_v1 is
+        # an alias with a shorter name, such as gymnasium_robotics.mamujoco_v1
         if isinstance(alias, ModuleType):
             return alias
         raise missing(path, error, otherwise) from error
-    except (ValueError, TypeError) as error:  # the path is no name of a module
+    except (ValueError, TypeError) as error:  # the path is not a module name
         raise ShoalError(f"{path!r} cannot be imported: {one_line(error)}") from error
     except (Exception, SystemExit) as error:
         fallen = ShoalError(
@@ -161,7 +162,7 @@ def import_module(path: str, otherwise: str = "") -> ModuleType:
 
 
 def missing(path: str, error: ImportError, otherwise: str = "") -> ShoalError:
-    """What to do about an import that failed."""
+    """The error for a failed import, with what to do about it."""
     lacking = error.name or path
     package = lacking.partition(".")[0]
     if not isinstance(error, ModuleNotFoundError):
@@ -178,7 +179,7 @@ def missing(path: str, error: ImportError, otherwise: str = "") -> ShoalError:
 
 
 def neighbours(path: str) -> str:
-    """`, did you mean …?` among the modules beside that one."""
+    """`, did you mean …?` with the similar modules of the same package."""
     parent, _, name = path.rpartition(".")
     folder = getattr(sys.modules.get(parent), "__path__", ())
     near = did_you_mean(name, [module.name for module in pkgutil.iter_modules(folder)])
@@ -186,5 +187,5 @@ def neighbours(path: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """What an exception says, on one line."""
+    """An exception's message on one line."""
     return " ".join(str(error).split())

@@ -1,6 +1,6 @@
-"""What a class of somebody's own is derived from, as its source says: none of it runs.
+"""Find the base classes of a user's class from its source, without running any of it.
 
-An environment on the host is never imported by the process that trains, a compiled game must be: so
+An environment on the host is never imported by the training process; a compiled game must be. So
 the two are told apart before anything is imported.
 """
 
@@ -16,7 +16,8 @@ from pathlib import Path
 
 @cache
 def derives(path: str, bases: tuple[str, ...]) -> bool:
-    """Whether an import path names a class derived from one whose whole name begins so."""
+    """Whether an import path names a class with a base whose full name begins with one of
+    `bases`."""
     module, _, name = path.partition(":")
     return _derives(module, name, bases, frozenset())
 
@@ -26,7 +27,7 @@ def _derives(
 ) -> bool:
     if f"{module}.{name}".startswith(bases):
         return True
-    if (module, name) in seen:  # names that lead in a circle
+    if (module, name) in seen:  # circular names
         return False
     tree = _tree(module)
     bound = _bound(tree, module) if tree else {}
@@ -37,7 +38,8 @@ def _derives(
 
 
 def _bases(tree: ast.Module | None, name: str, bound: dict[str, str]) -> list[ast.expr]:
-    """What a name is made of: the bases of a class, or what was imported or assigned."""
+    """Expressions that a name stands for: the bases of a class, or what was imported or
+    assigned."""
     for statement in reversed(tree.body if tree else []):
         if isinstance(statement, ast.ClassDef) and statement.name == name:
             return statement.bases
@@ -49,7 +51,7 @@ def _bases(tree: ast.Module | None, name: str, bound: dict[str, str]) -> list[as
 
 
 def _resolved(base: ast.expr, module: str, bound: dict[str, str]) -> tuple[str, str]:
-    """The module and the name that an expression such as `envs.Game` leads to."""
+    """Module and name that an expression such as `envs.Game` refers to."""
     if isinstance(base, ast.Subscript):  # Game[World]
         base = base.value
     first, *rest = ast.unparse(base).split(".")
@@ -59,7 +61,7 @@ def _resolved(base: ast.expr, module: str, bound: dict[str, str]) -> tuple[str, 
 
 
 def _bound(tree: ast.Module, module: str) -> dict[str, str]:
-    """What imports bind: name -> the whole name of what it stands for."""
+    """Names that imports bind: name -> full name of the object."""
     bound = {}
     for statement in tree.body:
         if isinstance(statement, ast.Import):
@@ -73,7 +75,7 @@ def _bound(tree: ast.Module, module: str) -> dict[str, str]:
 
 
 def _absolute(statement: ast.ImportFrom, module: str) -> str:
-    """The module that is imported from, also where it is named from `module` on."""
+    """The absolute name of the module in an import, which may be relative to `module`."""
     if not statement.level:
         return statement.module or ""
     file = _file(module)
@@ -86,16 +88,16 @@ def _tree(module: str) -> ast.Module | None:
     file = _file(module)
     try:
         return ast.parse(file.read_text("utf-8")) if file and file.suffix == ".py" else None
-    except (OSError, ValueError, SyntaxError):  # whoever imports it will say it better
+    except (OSError, ValueError, SyntaxError):  # reported later, when it is imported
         return None
 
 
 def _file(module: str) -> Path | None:
-    """Where a module's source is; no package on the way to it is imported."""
+    """Path of a module's source file; imports no package on the way."""
     top, *rest = module.split(".")
     try:
         spec = find_spec(top) or PathFinder.find_spec(top, [str(Path.cwd())])
-    except (ImportError, ValueError):  # such as that of a script
+    except (ImportError, ValueError):  # such as the module of a script
         spec = None
     if spec is None and top in sys.modules:
         origin = getattr(sys.modules[top], "__file__", None)

@@ -1,4 +1,4 @@
-"""The command line: a module per command.
+"""The command line, a module per command.
 
-May touch everything; nothing imports it.
+May import everything; nothing imports it.
 """

@@ -51,7 +51,7 @@ class Campaign:
 
 
 def campaign(args: list[str], trust: Trusting) -> int:
-    """Run what is not finished yet, then report."""
+    """Train what is not finished yet, then report."""
     setup()
     how, names, options = _own(args)
     folder, plan = _planned(how, names, options, trust.files)
@@ -70,13 +70,14 @@ def campaign(args: list[str], trust: Trusting) -> int:
 
 
 def _side_by_side(plan: Plan) -> int:
-    """As many runs as have a core for each of their devices."""
+    """Number of runs at once: each needs a core for each of its devices."""
     devices = max(pair.config["settings"]["devices"] for pair in plan.pairs)
     return max(len(usable()) // max(devices, 1), 1)
 
 
 def _own(args: list[str]) -> tuple[Campaign, list[str], list[str]]:
-    """The campaign's own options, the names before all options, and the options of its runs."""
+    """Split into the campaign's own options, the names before all options, and the runs'
+    options."""
     known = dict(flags(Campaign, Campaign()))
     own = []
     rest = []
@@ -98,7 +99,7 @@ def _own(args: list[str]) -> tuple[Campaign, list[str], list[str]]:
 def _planned(
     how: Campaign, names: list[str], options: list[str], trust: Trust = NOTHING
 ) -> tuple[Path, Plan]:
-    """Where the campaign is, and its runs: those asked for and those it has already."""
+    """The campaign's folder, and its runs: those asked for and those in the folder."""
     if len(names) > 2:
         raise ShoalError(
             f"{names[2]!r} is one word too many: several algorithms or environments are a list"
@@ -144,7 +145,7 @@ def _from_words(
 
 
 def _from_file(how: Campaign, path: Path, options: list[str], trust: Trust) -> tuple[Path, Plan]:
-    """Options that are given beside the file come after its own, and so win."""
+    """Plan the campaign in a file; options on the command line override those of the file."""
     content = planning.read_toml(path)
     out = how.out or content.get("out") or str(path.with_suffix(""))
     seeds = content.get("seeds", how.seeds) if how.seeds == Campaign.seeds else how.seeds

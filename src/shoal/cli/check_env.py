@@ -1,4 +1,4 @@
-"""`shoal check-env`: does an environment keep the contract?"""
+"""`shoal check-env`: check that an environment keeps the contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of several, in the process that is its own: `sweep/processes.py` starts it."""
+"""Entry point of the child process of one run; `sweep/processes.py` starts it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from .main import main as run
 
 
 def main(about: dict[str, Any], words: list[str]) -> int:
-    """Do what the words after `shoal` say, on the given cores, for as long as whoever started it
-    lives."""
+    """Run `shoal` with these words on the given cores; end when the parent process ends."""
     die_with(about["parent"])
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, about["cores"])

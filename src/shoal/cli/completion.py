@@ -1,4 +1,4 @@
-"""What makes a shell complete our words: `source <(shoal --completion bash)`, or zsh, or fish."""
+"""Shell completion: `source <(shoal --completion bash)`, or zsh, or fish."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ complete -c shoal -n "not __fish_use_subcommand" -a "%(names)s"
 
 
 def script(shell: str) -> str:
-    """For that shell; the options are those of runs and of all algorithms."""
+    """The completion script for a shell, with the options of runs and of all algorithms."""
     shells = {"bash": BASH, "zsh": ZSH, "fish": FISH}
     if shell not in shells:
         raise ShoalError(

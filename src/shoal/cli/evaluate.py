@@ -1,4 +1,5 @@
-"""`shoal evaluate`: a finished run's policy, played again, or those of a group or a campaign."""
+"""`shoal evaluate`: play a finished run's policy again, or all policies of a group or a
+campaign."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ class Evaluation:
         return {"episodes": self.episodes, "actions": self.actions, "seed": self.seed}
 
 
-Others = dict[str, tuple[str, dict]]  # team -> who takes its place
+Others = dict[str, tuple[str, dict]]  # team -> its substitute
 
 
 class Member(NamedTuple):
@@ -60,12 +61,12 @@ class Member(NamedTuple):
 
 
 class Played(NamedTuple):
-    """How a run's policy did."""
+    """Results of a run's policy."""
 
     player: Player
     teams: dict[str, dict[str, float]]
-    length: float  # of an episode, in the mean
-    metrics: dict[str, float]  # the environment's own, in the mean
+    length: float  # mean length of an episode
+    metrics: dict[str, float]  # means of the environment's own metrics
 
 
 def evaluate(args: list[str], trust: Trusting) -> int:
@@ -133,7 +134,7 @@ def _sentence(team: str, score: dict[str, float], instead: str) -> str:
 
 
 def _members(folder: Path) -> list[Member] | None:
-    """The runs of a group or of a campaign; nothing of any other folder."""
+    """The runs of a group or a campaign; None for any other folder."""
     if (folder / campaign.FILE).exists():
         pairs = campaign.read(folder).pairs
         return [
@@ -150,7 +151,7 @@ def _members(folder: Path) -> list[Member] | None:
 def _all(
     folder: str, members: Sequence[Member], options: Evaluation, others: Others, trust: Trust
 ) -> int:
-    """Every run's policy, each on the same games; 1 if some have none."""
+    """Evaluate every run's policy on the same games; return 1 if some runs have none."""
     done: list[tuple[Member, Played]] = []
     left: list[tuple[Path, str]] = []
     for member in members:
@@ -176,7 +177,7 @@ def _all(
 
 
 def _named(member: Member, player: Player) -> Member:
-    """A run of a group is called by what it trained."""
+    """Name a run of a group by its algorithm and environment."""
     if member.algorithm:
         return member
     return member._replace(algorithm=player.config.label, env=player.config.env)
@@ -187,7 +188,7 @@ class Over(NamedTuple):
 
     algorithm: str
     env: str
-    returns: dict[str, list[float]]  # by team, one for each run
+    returns: dict[str, list[float]]  # by team, one per run
 
     def statistics(self, team: str) -> dict[str, float | None]:
         scores = np.array(self.returns[team])

@@ -1,4 +1,4 @@
-"""What there is, in words: the tables of `shoal list` and the pages of `shoal info`."""
+"""The tables of `shoal list` and the pages of `shoal info`."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def overview() -> str:
 
 
 def _plugged(kind: str) -> list[tuple[str, str, str]]:
-    """What installed packages bring: a name, its kind, and what it is, or why it cannot be used."""
+    """Plugins of installed packages: name, kind, and description or why it cannot be used."""
     ours = {"algorithm": [*ALGORITHMS, *ALIASES], "game": GAMES, "torso": TORSOS}.get(kind, ())
     rows = []
     for name in plugins.entries(kind):
@@ -109,7 +109,7 @@ def _plugged(kind: str) -> list[tuple[str, str, str]]:
 
 
 def about(name: str) -> str:
-    """One algorithm or environment."""
+    """The page on one algorithm or environment."""
     if derives(name, ("shoal.algorithms.",)):
         return _about_algorithm(name)
     if find(name) or ":" in name:
@@ -169,13 +169,13 @@ def _about_game(name: str) -> str:
 
 
 def _metrics(game: Any) -> list[str]:
-    """What a game says about an episode, if it says anything."""
+    """A line on the game's own metrics, if it has any."""
     names = declared(game)
     return [f"Metrics of an episode: {', '.join(names)}."] if names else []
 
 
 def sides(teams: dict[str, Spec]) -> list[str]:
-    """Every team and what its agents see and do."""
+    """A line per team: what its agents observe and do."""
     return [
         line
         for team, spec in teams.items()
@@ -184,7 +184,7 @@ def sides(teams: dict[str, Spec]) -> list[str]:
 
 
 def options(cls: type, prefix: str = "", given: Any = None) -> list[tuple[str, str, str]]:
-    """Flag, default (or what is `given`) and meaning of every field of a dataclass."""
+    """Flag, default (or value in `given`) and meaning of every field of a dataclass."""
     words = meanings(cls)
     hints = get_type_hints(cls)
     rows = []
@@ -207,7 +207,7 @@ def options(cls: type, prefix: str = "", given: Any = None) -> list[tuple[str, s
 
 
 def meanings(cls: type) -> dict[str, str]:
-    """The line below each field of a dataclass, its bases' included."""
+    """The string below each field of a dataclass and its bases."""
     words: dict[str, str] = {}
     for base in reversed(cls.__mro__[:-1]):
         if not dataclasses.is_dataclass(base):
@@ -224,7 +224,7 @@ def meanings(cls: type) -> dict[str, str]:
 
 
 def _id(game: type) -> str:
-    """As `shoal list` shows it: where ids say options, an example of one."""
+    """A game's id as `shoal list` shows it: with an example if ids contain options."""
     return f"{game.name}/{game.example}" if issubclass(game, GridGame) else game.name
 
 

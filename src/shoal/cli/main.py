@@ -1,5 +1,4 @@
-"""The command line: finds the command that the first word names, and tells mistakes in one
-sentence."""
+"""The command line: find the command that the first word names; report mistakes in one sentence."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ Examples:
 `shoal --completion bash`, zsh or fish prints what makes the shell complete these words.
 With --trust, code of somebody's own that a run folder or a file names is run as well.
 """
-# a module here and its function, imported when it is asked for: help need not wait for JAX
+# module and function of each command, imported when needed: help must not wait for JAX
 COMMANDS = {
     "train": "train:train",
     "resume": "train:resume",
@@ -53,8 +52,10 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None, handed: Trust | None = None) -> int:
-    """Run a command and return the exit code. `handed` is what a parent process trusts, if one
-    started this; then nothing else is trusted."""
+    """Run a command and return the exit code.
+
+    `handed` is the trust of the parent process, if one started this; nothing else is trusted
+    then."""
     argv = list(sys.argv[1:] if argv is None else argv)
     typed = Trusting(EVERYTHING, trusted(FLAG in argv))
     try:
@@ -69,7 +70,7 @@ def main(argv: Sequence[str] | None = None, handed: Trust | None = None) -> int:
     except KeyboardInterrupt:
         print("shoal: stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output has gone
+    except BrokenPipeError:  # the reader of our output is gone
         sys.stderr.close()
         return 141
     except OSError as error:
@@ -108,9 +109,9 @@ def _command(word: str) -> Callable[[list[str], Trusting], int]:
 
 
 def _ready() -> None:
-    """Make sure that stdout and stderr exist, and write a question mark for what they cannot
+    """Make sure that stdout and stderr exist, and that they replace characters they cannot
     encode."""
-    if sys.stdout is None:  # closed: the next file that is opened must not take its place
+    if sys.stdout is None:  # closed: the next opened file must not take its place
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     if sys.stderr is None:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
@@ -119,7 +120,7 @@ def _ready() -> None:
 
 
 def entry() -> None:
-    """The console script; ends also if a library left a thread running."""
+    """The console script; exits even if a library left a thread running."""
     _ready()
     code = main()
     others = set(threading.enumerate()) - {threading.current_thread()}

@@ -41,20 +41,20 @@ class Report:
     agent."""
 
     def wants(self, run: RunScores) -> bool:
-        """Whether it is to be reported."""
+        """Whether a run is to be in the report."""
         places = (run.path.name, run.path.absolute().parent.name)
         chosen = _matches(self.algorithms, run.algorithm) and _matches(self.envs, run.env)
         return chosen and _matches(self.only, *places, run.algorithm, run.env)
 
 
 def _matches(patterns: str, *names: str) -> bool:
-    """Whether any name is as any pattern says, or none is asked for."""
+    """Whether any name matches any pattern, or there is no pattern."""
     words = [ALIASES.get(word.strip(), word.strip()) for word in patterns.split(",")]
     return not patterns or any(fnmatchcase(name, word) for name in names for word in words)
 
 
 def report(args: list[str], trust: Trusting) -> int:
-    """The same report from any finished runs."""
+    """Report on any finished runs."""
     folders = []
     words = list(args)
     while words and not words[0].startswith("-"):
@@ -72,7 +72,7 @@ def report(args: list[str], trust: Trusting) -> int:
 
 
 def publish(study: Study, folder: Path) -> int:
-    """Write everything into the folder and show the table; 1 if a run has failed."""
+    """Write the whole report into the folder and print the table; return 1 if a run failed."""
 
     if len(study.failures) == len(study.runs):
         _refuse(study)
@@ -93,7 +93,7 @@ def publish(study: Study, folder: Path) -> int:
 
 
 def _refuse(study: Study) -> None:
-    """Say why there is nothing to report."""
+    """Explain why there is nothing to report."""
     for run in study.runs:
         raise ShoalError(
             f"no run has finished: {run.algorithm} on {run.env}, seed {run.seed}: {run.failure}"

@@ -48,7 +48,7 @@ class Resume:
 
 
 def train(args: list[str], trust: Trusting) -> int:
-    """Train what the words say."""
+    """Train an algorithm on an environment."""
     config, messages = compose_arguments(args, trust.words, trust.files)
     for message in messages:
         print(message, flush=True)
@@ -56,7 +56,7 @@ def train(args: list[str], trust: Trusting) -> int:
 
 
 def resume(args: list[str], trust: Trusting) -> int:
-    """Go on with a run, a group or a campaign."""
+    """Resume a run, a group or a campaign."""
     if asks_for_help(args):
         print(RESUME, end="")
         return 0
@@ -81,5 +81,5 @@ def resume(args: list[str], trust: Trusting) -> int:
 
 
 def _code(result: Result) -> int:
-    """128 and the signal that ended a run early, as shells have it."""
+    """Exit code: 128 plus the signal that ended a run early, as in shells."""
     return 128 + result.stopped if result.stopped else 0

@@ -1,4 +1,4 @@
-"""`shoal watch`: whole episodes of a run's policy, or of one that needs no training, as a video."""
+"""`shoal watch`: a video of whole episodes, of a run's policy or of one that needs no training."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class Watching:
 
 
 def watch(player: Player, path: str | Path, how: Watching) -> list[film.Take]:
-    """Film that player; what was played."""
+    """Film a player's episodes and return them."""
     path = Path(path)
-    video.format_for(str(path))  # before anything is played
+    video.format_for(str(path))  # refuses a bad suffix before anything is played
     c = player.config
     player.complete()
     with contextlib.closing(
@@ -109,8 +109,7 @@ def command(args: list[str], trust: Trusting) -> int:
 
 
 def _place(run: Path, how: Watching) -> Path:
-    """Which policy it is, among the videos of the run that it, its policy or its checkpoint is
-    of."""
+    """Path of a video, without suffix, among the videos of its run: named after the policy."""
     homes = (
         folder for folder in (run, run.parent, run.parent.parent) if (folder / runs.CONFIG).exists()
     )
@@ -122,14 +121,14 @@ def _place(run: Path, how: Watching) -> Path:
 
 
 def _named(which: str, how: Watching, others: dict[str, tuple[str, dict]]) -> str:
-    """A name that tells this video from others of the same policy."""
+    """A file name that tells this video from others of the same policy."""
     instead = [re.sub(r"\W+", "-", f"{team}-{name}") for team, (name, _) in others.items()]
     several = [f"{how.episodes}-episodes"] if how.episodes > 1 else []
     return "-".join([which, *instead, *["sampled"] * how.sampled, *several, f"seed-{how.seed}"])
 
 
 def _untrained(name: str, env: str, options: dict) -> Player:
-    """One who needs no training, on any environment."""
+    """A player of an algorithm that needs no training, on any environment."""
     setup()
     name, own = algorithms.parse_algorithm(name)
     if algorithms.find(name).needs_training:

@@ -1,4 +1,4 @@
-"""What the commands share: whose code they may run, and the word that comes first."""
+"""Helpers of all commands: whose code they may run, and the first word."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..errors import ShoalError
 class Trusting(NamedTuple):
     """Whose code a command may run."""
 
-    words: Trust  # what stands in the command itself
-    files: Trust  # what folders and files say that it leads to
+    words: Trust  # for names in the command itself
+    files: Trust  # for names in files and folders that it leads to
 
 
 def first(args: list[str], otherwise: str) -> tuple[str, list[str]]:
-    """The word that must come first, and the rest; none is needed for help."""
+    """Split off the first word, which must be there except for help."""
     if args and not args[0].startswith("-"):
         return args[0], args[1:]
     if asks_for_help(args):

@@ -1,4 +1,4 @@
-"""From words or keyword arguments to a checked `Config`, one way for the command line and Python.
+"""From command-line arguments or Python keywords to a checked `Config`, in one way for both.
 
-May touch algorithms and environments; knows nothing of running.
+May import algorithms and environments; knows nothing of running.
 """

@@ -27,8 +27,8 @@ from .trust import EVERYTHING, NOTHING, Trust
 T = TypeVar("T")
 TEAM = "--team"
 SAVED = ".json"
-PYTHONS = {"True": "true", "False": "false", "None": "null"}  # its own words for what JSON has
-SELF_PLAY = "--self-play"  # or --self-play=<rule of past>
+PYTHONS = {"True": "true", "False": "false", "None": "null"}  # Python's literals -> JSON's
+SELF_PLAY = "--self-play"  # or --self-play=<rule of `past`>
 BARE = (
     "shoal train <algorithm> <env> [options], or shoal train --team <team>=<algorithm> … <env>"
     " [options]"
@@ -38,10 +38,10 @@ BARE = (
 def compose_arguments(
     args: list[str], words: Trust = EVERYTHING, files: Trust = NOTHING
 ) -> tuple[Config, list[str]]:
-    """The config that arguments ask for, and messages for the user.
+    """Compose the config that arguments ask for; also return messages for the user.
 
-    `words` is how far whoever wrote the arguments is trusted: a user who typed them, entirely;
-    `files` is the same for a config file that they name."""
+    `words` is the trust in the arguments themselves: full, if the user typed them.
+    `files` is the trust in a config file that they name."""
     self_play = [word for word in args if word.partition("=")[0] == SELF_PLAY]
     ids, teams, args, preset = _split([word for word in args if word not in self_play])
     if len(ids) == 1 and ids[0].endswith(SAVED) and not teams and not self_play:
@@ -56,10 +56,10 @@ def compose_arguments(
     for name in names:
         algorithms.parse_algorithm(name)
     native = envs.find(env) is not None
-    if native:  # its options are known: tyro reads and explains them
+    if native:  # tyro knows its options, so it reads and explains them
         options = {}
         rest = args
-    envs.make(env, **options)  # is there such a one?
+    envs.make(env, **options)  # refuses an id that does not exist
     game: Any = None
     if teams or self_play:
         game = opened(env, options, _opening(args))
@@ -71,7 +71,7 @@ def compose_arguments(
 
 
 def _check_count(ids: list[str], teams: dict[str, str], args: list[str]) -> None:
-    """Refuse words that are not an algorithm and an environment."""
+    """Refuse words other than one algorithm and one environment."""
     if len(ids) == 2 and not _is_algorithm(ids[0]) and _is_algorithm(ids[1]):
         raise ShoalError(f"the algorithm comes first: shoal train {ids[1]} {ids[0]}")
     if len(ids) in ((1, 2) if teams else (2,)):
@@ -86,7 +86,7 @@ def _check_count(ids: list[str], teams: dict[str, str], args: list[str]) -> None
 
 
 def _again(path: Path, args: list[str], trust: Trust) -> tuple[Config, list[str]]:
-    """A saved config with the settings that flags change, fitted to them."""
+    """Load a saved config, change the settings that flags set, and fit its defaults to them."""
     content = read_json(path, "where a config was saved")
     with errors_name(path):
         config = Config.from_json(
@@ -102,8 +102,9 @@ def _again(path: Path, args: list[str], trust: Trust) -> tuple[Config, list[str]
 def _with_flags(
     request: Request, args: list[str], native: bool, game: Any
 ) -> tuple[Config, list[str]]:
-    """The request with the options that flags give, composed. Of one algorithm for all teams they
-    have no prefix, else the team's name."""
+    """Add the options set by flags to the request, and compose it.
+
+    Flags have a team's name as prefix, and none where one algorithm plays all teams."""
     env = request.env
     choice = choose(request, game.teams if game else ())
     bare = {"run": fill(Settings, choice.tuned.settings, "a run")}
@@ -133,7 +134,7 @@ def _with_flags(
 
 
 def _self_play(env: str, sides: dict[str, Spec], algorithm: str, rule: str) -> dict[str, str]:
-    """The first team learns, the other plays its past selves."""
+    """Let the first team learn and the other team play past copies of it."""
     if not algorithm:
         raise ShoalError(
             f"{SELF_PLAY} needs an algorithm that learns: shoal train <algorithm> {env} {SELF_PLAY}"
@@ -149,8 +150,9 @@ def _self_play(env: str, sides: dict[str, Spec], algorithm: str, rule: str) -> d
 
 
 def _opening(args: list[str]) -> Settings:
-    """The settings to open an environment with, before all other flags are known: those of its
-    teams are only known when it is open."""
+    """Settings to open the environment with, read before the other flags.
+
+    Flags of teams can be read only once the environment is open and its teams are known."""
     given: dict[str, Any] = {}
     for word, following in pairwise([*args, ""]):
         name, equals, value = word.partition("=")
@@ -158,15 +160,14 @@ def _opening(args: list[str]) -> Settings:
             given[name.removeprefix("--")] = _plain(value if equals else following)
     try:
         return fill(Settings, given, "a run")
-    except ShoalError:  # whoever reads the flags will say it better
+    except ShoalError:  # reported later, by the full parser
         return Settings()
 
 
 def evaluation(
     default: T, args: list[str], prog: str, title: str
 ) -> tuple[T, dict[str, tuple[str, dict[str, Any]]]]:
-    """`default` with what flags change, and who takes a team's place: `team -> algorithm and its
-    options`."""
+    """`default` with the values that flags set, and the substitutes: team -> algorithm, options."""
     alone, teams, rest, _ = _split(args)
     found = {team: algorithms.parse_algorithm(name) for team, name in teams.items()}
     defaults = {
@@ -181,7 +182,7 @@ def evaluation(
 def env_options(args: list[str]) -> tuple[dict[str, Any], list[str]]:
     """The options after `--env.`, and the other arguments.
 
-    They go to the environment as they are: it says what it thinks of them."""
+    The options are passed to the environment unchecked: it reports those it does not accept."""
     options = {}
     rest = []
     words = list(args)
@@ -202,7 +203,7 @@ def env_options(args: list[str]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _plain(value: str) -> Any:
-    """`3`, `0.5`, `true` or `True`, `[1,2]` as they are meant; anything else is text."""
+    """Parse `3`, `0.5`, `true`, `True` or `[1,2]` as a value; anything else is text."""
     try:
         return json.loads(PYTHONS.get(value, value))
     except ValueError:
@@ -225,10 +226,10 @@ def _read(
     title: str,
     env: Any = None,
 ) -> Flags:
-    """Read flags by the fields of dataclasses, given with their defaults: `bare` have no prefix,
-    teams their names, and a native game's `env`.
+    """Read flags for dataclasses, which hold the defaults.
 
-    A team may have any name, so its field has a number, and its name is only in its flags.
+    Flags of `bare` have no prefix, those of teams the team's name, those of a native game `env`.
+    A team may have any name, so its field is numbered; only its flags contain the name.
     """
     import tyro
 
@@ -260,15 +261,15 @@ def _read(
 
 
 def _set(names: list[str], prefix: str, read: Any) -> dict[str, Any]:
-    """The options of a dataclass that flags of that prefix set, `names` being all that were."""
+    """The values in `read` that flags with this prefix set; `names` are all options set by
+    flags."""
     owned = [name.rpartition(".")[::2] for name in names]
     mine = [name for owner, name in owned if owner == prefix.replace("-", "_")]
     return {name: getattr(read, name) for name in mine if hasattr(read, name)}
 
 
 def _prefix(team: str, sides: Collection[str]) -> str:
-    """How the flags of a team begin: --env.x is the environment's, and an equals sign would end
-    them."""
+    """The prefix of a team's flags: its name, changed if it is `env` or contains `=`."""
     plain = team.replace("=", "-")
     taken = team == "env" or (plain != team and plain in sides)
     return f"team.{plain}" if taken else plain
@@ -279,7 +280,7 @@ def _is_algorithm(word: str) -> bool:
 
 
 def _split(args: list[str]) -> tuple[list[str], dict[str, str], list[str], bool]:
-    """Words that stand alone, teams, everything else, and whether a preset may be used."""
+    """Split into positional words, teams, all other arguments, and whether a preset may be used."""
     alone = []
     rest = []
     teams = {}
@@ -306,8 +307,9 @@ def _split(args: list[str]) -> tuple[list[str], dict[str, str], list[str], bool]
 
 
 def _pair(words: str) -> tuple[str, str]:
-    """`team=algorithm` taken apart. A team's name may contain an equals sign, and so may what
-    follows an algorithm's colon; an algorithm's own name may not."""
+    """Split `team=algorithm`.
+
+    A team's name and an import path after a colon may contain `=`; an algorithm's name may not."""
     places = [place for place, sign in enumerate(words) if sign == "="]
     for place in places:
         if "=" not in words[place + 1 :].partition(":")[0]:
@@ -320,14 +322,15 @@ def _name(flag: str) -> str:
 
 
 def _said(words: list[str]) -> bool:
-    """Whether yes or no comes next: an environment's own option may be called as a switch of ours
-    and take a value."""
+    """Whether the next word is a boolean.
+
+    An environment's option that takes a value may have the name of one of our switches."""
     return bool(words) and words[0] in (*PYTHONS, *PYTHONS.values())
 
 
 @cache
 def _switches() -> set[str]:
-    """Flags without a value, of anything that has flags: no word after them belongs to them."""
+    """All flags that take no value, of runs, algorithms and games: the next word is not theirs."""
     everything = [
         Settings,
         *envs.GAMES.values(),
@@ -340,7 +343,7 @@ def _switches() -> set[str]:
 
 
 def _bare_help() -> None:
-    """Without a pair to explain: the run's own options."""
+    """Print the run's own options: help without an algorithm and an environment."""
     title = (
         f"{BARE}. Name an algorithm and an environment before --help to see their options too."
         f" {_examples()}"

@@ -1,5 +1,5 @@
-"""The runs of a campaign: every algorithm on every environment with every seed, checked before the
-first begins."""
+"""Plan a campaign: every algorithm on every environment with every seed, checked before the first
+run begins."""
 
 from __future__ import annotations
 
@@ -20,43 +20,42 @@ from .settings import numbers as numbers
 from .trust import EVERYTHING, NOTHING, Trust
 
 FILE = "campaign.json"
-RUNS = "runs"  # the folder of the runs
-# what runs must have in common to be compared
+RUNS = "runs"  # subfolder that holds the runs
+# settings that must be equal in runs that are compared
 GRID = ("steps", "evaluations", "eval_episodes", "greedy")
 OWN = {
     "--seed": "--seeds says which there are",
     "--name": "--out names its folder",
     "--out": "it has one for all runs",
 }
-# unless told otherwise: so no result depends on how many runs share the machine
+# the default: results must not depend on how many runs share the machine
 ALONE = ["--devices", "1"]
-SAVED = ("algorithm", "env", "args", "config", "seeds")  # of a pair
-TABLES = ("algorithms", "envs", "seeds", "out", "options", "scales")  # of a TOML file
+SAVED = ("algorithm", "env", "args", "config", "seeds")  # saved fields of a pair
+TABLES = ("algorithms", "envs", "seeds", "out", "options", "scales")  # tables of a TOML file
 
 
 class Job(NamedTuple):
-    """A run to be trained: its folder, its arguments of `shoal train` without --out and --name, and
-    what code it may run."""
+    """A run to train: its folder, its `shoal train` arguments without --out and --name, and the
+    code it may run."""
 
     path: Path
     args: Sequence[str]
     trust: Trust = NOTHING
-    steps: int = 0  # in all, if that may be other than its folder says
+    steps: int = 0  # total steps, if they may differ from those in its folder
 
 
 @dataclass(frozen=True)
 class Pair:
-    """An algorithm on an environment, by their labels, and the arguments of `shoal train` that they
-    stand for."""
+    """An algorithm on an environment, by label, with the `shoal train` arguments for both."""
 
     algorithm: str
     env: str
     args: list[str]
-    config: dict[str, Any]  # but for the seed and the place
+    config: dict[str, Any]  # without seed, name and folder
     seeds: list[int]
-    # what its runs may play; never what a file says
+    # which code its runs may use; never read from a file
     trust: Trust = field(default=NOTHING, compare=False)
-    # what its environment says about an episode; saved with its runs
+    # names of the environment's own metrics; saved with its runs
     metrics: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -74,14 +73,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class Plan:
-    """All pairs, and the scores that are 0 and 1 when normalised, where the user says so: `env` or
-    `env team` -> both."""
+    """All pairs, and the user's scales for normalised scores: `env` or `env team` -> scores of 0
+    and 1."""
 
     pairs: list[Pair]
     scales: dict[str, list[float]] = field(default_factory=dict)
 
     def jobs(self, folder: Path) -> list[Job]:
-        """Seed by seed, so that a campaign that is stopped has something of everything."""
+        """Jobs in order of seeds, so that a stopped campaign has some runs of every pair."""
         everyone = sorted({seed for pair in self.pairs for seed in pair.seeds})
         return [
             Job(pair.path(folder, seed), [*pair.args, "--seed", str(seed)], pair.trust)
@@ -98,7 +97,7 @@ class Plan:
         return {"pairs": pairs, "scales": self.scales}
 
     def merged(self, before: Plan, folder: Path) -> Plan:
-        """This plan and the one in the folder; refused if a pair differs between them."""
+        """Merge with the plan saved in the folder; refuse pairs that differ between the two."""
         pairs = {pair.key: pair for pair in before.pairs}
         for pair in self.pairs:
             old = pairs.get(pair.key)
@@ -121,8 +120,7 @@ def made(
     words: Trust = EVERYTHING,
     files: Trust = NOTHING,
 ) -> Plan:
-    """Every algorithm on every environment, by label; each pair is composed as `shoal train`
-    would.
+    """Plan every algorithm on every environment, by label; compose each pair as `shoal train` does.
 
     `words` and `files` as in `compose_arguments`."""
     pairs = []
@@ -142,7 +140,8 @@ def made(
 
 
 def checked(plan: Plan, metric: str = "") -> Plan:
-    """The plan, if its runs can be compared, also by that metric, and have different folders."""
+    """Check a plan: refuse runs that cannot be compared (by `metric`, if given), or that would
+    share a folder."""
     for pair in plan.pairs:
         if metric and not meant(metric, pair.metrics):
             raise ShoalError(
@@ -167,12 +166,12 @@ def checked(plan: Plan, metric: str = "") -> Plan:
 
 
 def _scaled(pair: Pair) -> list[str]:
-    """What `scales` may call an environment, and its teams."""
+    """Names for a pair's environment and its teams that `scales` may use."""
     return [pair.env, *(f"{pair.env} {team}" for team in pair.config["teams"])]
 
 
 def _same_grid(env: str, grids: list[tuple[str, dict[str, Any]]]) -> None:
-    """Runs on one environment are compared at the same steps, by as many episodes, played alike."""
+    """Refuse runs on one environment that differ in evaluation steps, episodes or greediness."""
     first, asked = grids[0]
     for other, grid in grids[1:]:
         for name, value in grid.items():
@@ -185,7 +184,7 @@ def _same_grid(env: str, grids: list[tuple[str, dict[str, Any]]]) -> None:
 
 
 def plain(config: dict[str, Any]) -> dict[str, Any]:
-    """A run's saved config without what differs between the runs of a pair."""
+    """A saved config without the values that differ between the runs of a pair."""
     settings = {
         name: value
         for name, value in config["settings"].items()
@@ -195,7 +194,7 @@ def plain(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def contrast(one: Any, other: Any, name: str = "") -> str:
-    """The first thing in which two configs differ."""
+    """Describe the first difference between two configs."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in [*one, *(key for key in other if key not in one)]:
             if one.get(key) != other.get(key):
@@ -204,8 +203,9 @@ def contrast(one: Any, other: Any, name: str = "") -> str:
 
 
 def load(folder: Path, trust: Trust = NOTHING, again: Collection[tuple[str, str]] = ()) -> Plan:
-    """The plan that a campaign's folder keeps, if its runs are trusted; those of `again` the user
-    has named anew."""
+    """Read the plan in a campaign's folder; refuse runs that are not trusted.
+
+    Pairs in `again` need no trust, as the user named them in this command."""
     plan = read(folder)
     pairs = []
     for pair in plan.pairs:
@@ -237,7 +237,7 @@ def read(folder: Path) -> Plan:
 
 
 def _sound(pair: Pair) -> bool:
-    """Whether it has the kinds of values that were saved; seeds name folders."""
+    """Whether the values of a pair read from a file have the right types; seeds name folders."""
     names = [pair.algorithm, pair.env, *pair.args]
     return (
         all(isinstance(name, str) for name in names)
@@ -258,7 +258,7 @@ def save(plan: Plan, folder: Path) -> None:
 
 
 def listed(words: str) -> dict[str, list[str]]:
-    """`mappo,qmix --hidden 64` -> what to train by label."""
+    """Parse `mappo,qmix --hidden 64`: label -> arguments."""
     entries = [" ".join(entry.split()) for entry in words.split(",")]
     if not all(entries):
         raise ShoalError(f"{words!r} has an empty place: separate names by single commas")
@@ -270,7 +270,7 @@ def listed(words: str) -> dict[str, list[str]]:
 
 
 def split(words: str) -> list[str]:
-    """As a shell would."""
+    """Split words as a shell would."""
     try:
         return shlex.split(words)
     except ValueError as error:
@@ -278,7 +278,7 @@ def split(words: str) -> list[str]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A campaign's file, its labels resolved to words."""
+    """Read a campaign's TOML file; labels become arguments."""
     try:
         content = tomllib.loads(files.read_bytes(path).decode("utf-8"))
     except OSError as error:

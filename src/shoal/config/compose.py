@@ -1,4 +1,4 @@
-"""From what a user asked for to a config: the one way, for the command line and for Python."""
+"""Compose a user's request into a config: one way for the command line and for Python."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from .config import Config, check_teams, opened, parts
 from .fitting import Given, fitted
 from .settings import Settings
 
-ALL = ""  # in place of a team's name: every team
+ALL = ""  # stands for every team, in place of a name
 SETTINGS = [option.name for option in dataclasses.fields(Settings)]
 OPENING = ("patience", "workers")  # settings that decide how an environment is opened
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asked for. Options are only those given: presets and defaults fill in the
+    """What a user asked for. `options` are only those given: presets and defaults fill in the
     rest."""
 
     env: str
     algorithm: str = ""  # of every team that `teams` does not name
-    # team -> its algorithm and the options of that
+    # team -> its algorithm and that algorithm's options
     teams: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
-    # of the run and, if `teams` is empty, of the algorithm
+    # of the run, and also of the algorithm if `teams` is empty
     options: dict[str, Any] = field(default_factory=dict)
     env_options: dict[str, Any] = field(default_factory=dict)
     preset: bool = True
 
 
 class Choice(NamedTuple):
-    """Every team's algorithm and its preset; of one algorithm for all, under `ALL`."""
+    """Every team's algorithm and preset; one algorithm for all teams is stored under `ALL`."""
 
     names: dict[str, str]
-    arguments: dict[str, dict[str, Any]]  # the option in an algorithm's word, as in past:latest
+    arguments: dict[str, dict[str, Any]]  # the `latest` of past:latest, as an option
     tuned: presets.Sides
 
     def options(self, team: str) -> dict[str, Any]:
-        """What the preset and the algorithm's word say."""
+        """Options from the preset and from the algorithm's word."""
         return self.tuned.teams[team] | self.arguments[team]
 
     def config(self, team: str) -> Any:
@@ -54,8 +54,9 @@ class Choice(NamedTuple):
 
 
 def compose(request: Request, game: Any = None) -> tuple[Config, list[str]]:
-    """The config, and messages for the user. `game` is the environment as `request` has it, if it
-    was opened already."""
+    """Compose a config; also return messages for the user.
+
+    `game` is the environment of `request`, if it is open already."""
     if request.teams and game is None:
         opening = {name: request.options[name] for name in OPENING if name in request.options}
         game = opened(request.env, request.env_options, fill(Settings, opening, "a run"))
@@ -80,7 +81,8 @@ def compose(request: Request, game: Any = None) -> tuple[Config, list[str]]:
 
 
 def choose(request: Request, sides: Collection[str]) -> Choice:
-    """The algorithms that a request names; `sides` are the game's teams, if it names teams."""
+    """Find the algorithms that a request names. `sides` are the game's teams, needed if it names
+    any."""
     words = {ALL: request.algorithm}
     if request.teams:
         chosen = {team: word for team, (word, _) in request.teams.items()}
@@ -96,7 +98,8 @@ def choose(request: Request, sides: Collection[str]) -> Choice:
 
 
 def _refuse_alone(name: str, word: str) -> None:
-    """Refuse an algorithm for all teams whose options are called as the run's own."""
+    """Refuse to let all teams play an algorithm whose options share names with the run's
+    settings."""
     own = [option.name for option in dataclasses.fields(algorithms.find(name).Config)]
     if set(own) & set(SETTINGS):
         raise ShoalError(
@@ -106,7 +109,7 @@ def _refuse_alone(name: str, word: str) -> None:
 
 
 def _sorted(request: Request, choice: Choice) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options of the run, and those of the one algorithm."""
+    """Split the options into the run's and the algorithm's; refuse unknown ones."""
     run = {name: value for name, value in request.options.items() if name in SETTINGS}
     own = {name: value for name, value in request.options.items() if name not in SETTINGS}
     known: list[str] = []

@@ -31,20 +31,20 @@ from .trust import COMPILED, EVERYTHING, NOTHING, Trust
 
 @dataclass(frozen=True)
 class Config:
-    """A run that can be run: everything is checked when it is made."""
+    """A complete description of a run, checked when it is made."""
 
     env: str
     options: dict[str, Any] = field(default_factory=dict)  # of the game
     # team -> algorithm and its own config
     teams: dict[str, tuple[str, Any]] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
-    # the teams of a game from outside, if saved
+    # team specs of an external game, if saved
     told: dict[str, Spec] | None = field(default=None, compare=False)
-    # team -> `Algorithm.origin`, if it was saved
+    # team -> saved `Algorithm.origin`
     origins: dict[str, Any] = field(default_factory=dict, compare=False)
-    # less than everything if a file named the environment
+    # restricted if a file named the environment
     trust: Trust = field(default=EVERYTHING, compare=False)
-    # the metrics of a game from outside, if saved
+    # metric names of an external game, if saved
     said: tuple[str, ...] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -88,18 +88,18 @@ class Config:
 
     @cached_property
     def sides(self) -> dict[str, Spec]:
-        """Who plays: as it was saved, so that a policy needs no environment to act; else as the
-        game says."""
+        """Specs of all teams: the saved ones, so that a policy acts without an environment, else
+        the game's."""
         return self.told or self.game.teams
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
-        """What the game says about an episode, by name: as it was saved, else as the game says."""
+        """Names of the environment's own metrics: the saved ones, else the game's."""
         return declared(self.game) if self.said is None else self.said
 
     @cached_property
     def game(self) -> Any:
-        """Open the environment; the only place where its name becomes running code."""
+        """The environment, opened on first use; only here does its name become running code."""
         self.trust.check(self.env, self.options)
         game = opened(self.env, self.options, self.settings, self.told, self.said)
         if self.told and not isinstance(game, Hosted) and game.teams != self.told:
@@ -110,7 +110,7 @@ class Config:
 
     @cached_property
     def algorithms(self) -> dict[str, Algorithm]:
-        """In the order of the game's teams."""
+        """Every team's algorithm, in the order of the game's teams."""
         chosen = {team: self.teams[team] for team in self.sides}
         made = {
             team: algorithms.find(name)(config, self.sides[team])
@@ -122,7 +122,7 @@ class Config:
 
     @cached_property
     def devices(self) -> int:
-        """How many devices really share the games: the most that leave each enough to learn
+        """Number of devices that share the games: the most that leave each enough games to learn
         from."""
         possible = choices(self.settings.games, self.settings.devices)
         return next((count for count in possible if self._suffices(count)), possible[-1])
@@ -142,8 +142,9 @@ class Config:
 
     @cached_property
     def workers(self) -> int:
-        """How many processes really step the games: starting several pays only for more than a
-        short run."""
+        """Number of processes that step the games: as asked, else one per core.
+
+        A short run has one by default: starting more would take too long."""
         s = self.settings
         if s.workers >= 0:
             return min(s.workers, s.games)
@@ -151,7 +152,7 @@ class Config:
 
     @property
     def share(self) -> Share:
-        """What falls to each of them."""
+        """The part of the run that falls to each device."""
         return self._share(self.devices)
 
     def _share(self, devices: int) -> Share:
@@ -159,25 +160,25 @@ class Config:
         return Share(s.games // devices, s.window, devices, s.steps)
 
     def clock(self, steps: int) -> Clock:
-        """How far training has come after so many steps."""
+        """The clock after `steps` environment steps."""
         done = np.float32(steps)
         return Clock(done, np.float32(done / np.float32(self.settings.steps)))  # type: ignore[arg-type]
 
     @property
     def label(self) -> str:
-        """Who plays: one algorithm, or each team's."""
+        """The algorithm's name, or the names of all teams' algorithms."""
         names = [algorithm.name for algorithm in self.algorithms.values()]
         return "+".join(names if len(set(names)) > 1 else names[:1])
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """The config as plain JSON values."""
         teams = {
             t: {"algorithm": name, "options": dataclasses.asdict(c)}
             for t, (name, c) in self.teams.items()
         }
         for team, algorithm in self.algorithms.items():
             teams[team] |= {"origin": algorithm.origin()} if algorithm.origin() else {}
-        # so that its policies can be loaded where the environment is not installed
+        # so that its policies load where the environment is not installed
         if not envs.ours(self.env):
             for team, spec in self.sides.items():
                 teams[team]["spec"] = spec.to_json()
@@ -191,22 +192,23 @@ class Config:
 
     @property
     def _saved(self) -> tuple[str, ...]:
-        """The metrics that are saved: of a game from outside, as far as they are known."""
+        """The metric names to save: those of an external game, as far as they are known."""
         known = self.said is not None or not self.told
         return self.metrics if known and self.env not in envs.GAMES else ()
 
     @classmethod
     def from_json(cls, plain: Any, trust: Trust = NOTHING) -> Config:
-        """What `to_json` wrote, to be run; of anything else it is said what is wrong with it."""
+        """Build a config to run from what `to_json` wrote; report what is wrong with anything
+        else."""
         trust.check(entry(plain, "env", str), entry(plain, "options", dict))
         trust.check_parts(plain)
         return cls._read(plain, trust)
 
     @classmethod
     def of_policy(cls, plain: Any, trust: Trust = NOTHING) -> Config:
-        """The same, to act by: no environment is opened, so who plays must be said there.
+        """Build a config to act with: opens no environment, so the JSON must hold the teams' specs.
 
-        Only games that are compiled were once saved without that."""
+        Only compiled games were ever saved without specs."""
         env = entry(plain, "env", str)
         teams = entry(plain, "teams", dict)
         outside = not envs.ours(env) and env.partition(":")[0] not in COMPILED
@@ -246,7 +248,7 @@ class Config:
         told: dict[str, Spec] | None = None,
         said: tuple[str, ...] | None = None,
     ) -> Config:
-        """From plain values, as a caller gives them; `told` is who plays, where that is known."""
+        """Build a config from plain values; `told` are the team specs, where known."""
         made = parts(env, teams, options, settings)
         native = bool(envs.ours(env))
         return cls(*made, None if native else told or None, said=None if native else said)
@@ -273,8 +275,9 @@ def opened(
     told: dict[str, Spec] | None = None,
     said: tuple[str, ...] | None = None,
 ) -> Any:
-    """A game as a run opens it: one on the host with the run's patience, in this process only if
-    that was asked for."""
+    """Open a game as a run does.
+
+    A game on the host gets the run's patience, and runs in this process only if asked to."""
     game = envs.make(env, **options)
     if not isinstance(game, Hosted):
         return game
@@ -294,9 +297,9 @@ def parts(
     settings: dict,
     playing: bool = True,
 ) -> tuple[str, dict[str, Any], dict[str, tuple[str, Any]], Settings]:
-    """What a config is made of, from plain values, as a file or a caller gives them.
+    """Check plain values from a file or a caller, and return the parts of a config.
 
-    A game from outside is looked up only to be played: a policy acts without it."""
+    An external game is looked up only if it is played: a policy acts without it."""
     if found := envs.find(env) if playing else envs.ours(env):
         game, said = found
         options = dataclasses.asdict(fill(game, said | options, env))
@@ -308,15 +311,16 @@ def parts(
 
 
 def _said(env: str, plain: dict[str, Any], teams: Collection[str]) -> tuple[str, ...] | None:
-    """The metrics that were saved. An environment on the host whose config names none says none; a
-    compiled game is asked."""
+    """The saved metric names.
+
+    If none were saved: no names for a game on the host, None (ask the game) for a compiled one."""
     if "metrics" in plain:
         return checked(plain["metrics"], teams, env)
     return None if env.partition(":")[0] in COMPILED else ()
 
 
 def _spec(team: str, plain: Any) -> Spec:
-    """A team as it was saved."""
+    """Read a team's saved spec."""
     with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
         spec = Spec.from_json(plain)
         if _sound(spec):
@@ -325,8 +329,8 @@ def _spec(team: str, plain: Any) -> Spec:
 
 
 def _sound(spec: Spec) -> bool:
-    """Whether a spec can be one: sizes that are counts, names that differ, a size for each agent or
-    for none."""
+    """Whether a spec is possible: sizes are counts, agent names differ, sizes are per agent or
+    absent."""
     each = (spec.obs_sizes, spec.action_sizes)
     sizes = (
         spec.obs,
@@ -339,7 +343,7 @@ def _sound(spec: Spec) -> bool:
     bounds = [] if isinstance(spec.action, Discrete) else [spec.action.low, spec.action.high]
     return (
         all(type(size) is int and 0 <= size <= WHOLE for size in sizes)
-        # as many below as above, or there is no such array
+        # raises if `low` and `high` differ in length
         and not np.isnan(np.array(bounds, float)).any()
         and all(isinstance(agent, str) for agent in spec.agents)
         and 0 < len(set(spec.agents)) == spec.n

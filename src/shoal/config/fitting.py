@@ -1,7 +1,7 @@
-"""Small runs: a default that is too large for a run is lowered, with a message.
+"""Fit a small run: lower defaults that are too large for it, and tell the user.
 
-An option that the user gave, by a flag or a keyword, stays as it is: if it does not fit, `Config`
-refuses it.
+An option that the user gave, by a flag or a keyword, stays: if it does not fit, `Config` refuses
+it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ..types import Fit, Share, Spec
 from .config import Config
 from .settings import Settings
 
-UPDATES = 10  # updates of a run that is too short for its defaults
-# games and steps of a window, below which nothing is worth fitting
+UPDATES = 10  # updates that a run too short for its defaults is fitted to
+# fewest games, and fewest steps of a window, that a run is fitted to
 FEWEST = 4
 SHORTEST = 5
 
@@ -37,14 +37,15 @@ def fitted(
     sides: dict[str, Spec] | None = None,
     said: tuple[str, ...] | None = None,
 ) -> tuple[Config, list[str]]:
-    """The run, and messages for the user; `sides` are the teams and `said` the metrics of the game,
-    if they are known already."""
+    """Build the config with fitted defaults; also return messages for the user.
+
+    `sides` are the game's teams and `said` its metric names, where known."""
     chosen, settings, messages = fits(teams, settings, given)
     return Config(env, options, chosen, settings, sides, said=said), messages
 
 
 def refitted(config: Config, settings: Settings, given: Given) -> tuple[Config, list[str]]:
-    """A saved config with other settings of the run, and messages for the user."""
+    """A saved config with other settings of the run, fitted to them, and messages for the user."""
     teams, settings, messages = fits(config.teams, settings, given)
     return dataclasses.replace(config, teams=teams, settings=settings), messages
 
@@ -52,8 +53,7 @@ def refitted(config: Config, settings: Settings, given: Given) -> tuple[Config, 
 def fits(
     teams: dict[str, tuple[str, Any]], settings: Settings, given: Given
 ) -> tuple[dict[str, tuple[str, Any]], Settings, list[str]]:
-    """Every team's algorithm and the settings of the run, each fitted to the other, and messages
-    about what changed."""
+    """Fit every team's algorithm and the run's settings to each other; also return messages."""
     messages: list[str] = []
     for suited in (_games, _window):
         settings = _taken(settings, suited(settings), given.settings, messages)
@@ -67,7 +67,7 @@ def fits(
 
 
 def _taken(config: Any, fits: list[Fit], given: Collection[str], messages: list[str]) -> Any:
-    """The config with what fits better, except options that the user gave."""
+    """Apply the fits, except to options that the user gave."""
     fits = [fit for fit in fits if fit.option not in given]
     for option, value, to in fits:
         messages.append(f"{option} {getattr(config, option):,} does not fit {to}: using {value:,}")
@@ -75,7 +75,7 @@ def _taken(config: Any, fits: list[Fit], given: Collection[str], messages: list[
 
 
 def _games(s: Settings) -> list[Fit]:
-    """Fewer, a power of 2, for a run of few steps; as many as devices can share."""
+    """Fewer games, a power of 2, for a short run; a number that the devices can share."""
     devices = max(s.devices, 1)
     games = s.games
     to = f"{s.devices} devices"
@@ -88,7 +88,7 @@ def _games(s: Settings) -> list[Fit]:
 
 
 def _window(s: Settings) -> list[Fit]:
-    """Shorter, for a run of few steps."""
+    """A shorter window, for a short run."""
     if s.steps >= s.games * s.window or s.window <= SHORTEST:
         return []
     return [

@@ -14,9 +14,9 @@ from typing import Any, TypeVar, get_type_hints
 from ..errors import ShoalError
 
 T = TypeVar("T")
-FLAG = "flag"  # in a field's metadata: what its flags are called, if not as the field
-SHORT = {"--from": "--from-run"}  # a word of Python's own cannot name an option there
-THEIRS = {  # what other libraries call our options
+FLAG = "flag"  # key in a field's metadata: the name of its flag, if not the field's
+SHORT = {"--from": "--from-run"}  # `from` is a Python keyword, so the field is called from_run
+THEIRS = {  # other libraries' names of options -> ours
     "learning-rate": "lr",
     "actor-lr": "lr",
     "lr-actor": "lr",
@@ -82,8 +82,8 @@ THEIRS = {  # what other libraries call our options
 
 
 def parse(cls: type[T], default: T, args: Sequence[str], prog: str, description: str) -> T:
-    """`default` with what the flags change. Fields of fields are `--env.x`, unless their prefix is
-    left out."""
+    """Read flags into a copy of `default`. Nested fields are `--env.x`, unless their prefix is
+    omitted."""
     import tyro
 
     known = dict(flags(cls, default))
@@ -107,7 +107,7 @@ def parse(cls: type[T], default: T, args: Sequence[str], prog: str, description:
 
 
 def given(cls: type, default: Any, args: Sequence[str]) -> list[str]:
-    """The options that the flags set, each with its prefix: `adversary.lr` of `--adversary.lr
+    """Names of the options that flags set, with prefix: `adversary.lr` for `--adversary.lr
     1e-3`."""
     known = dict(flags(cls, default))
     named = [
@@ -141,8 +141,8 @@ def flags(cls: type, default: Any, prefix: str = "") -> Iterator[tuple[str, bool
 
 
 def _spelled(args: Sequence[str], known: dict[str, bool]) -> Iterator[str]:
-    """The arguments with every flag as it is known: `--env.n` for `--env.N`, `_` for `-`; values
-    must be there."""
+    """Spell every flag as declared (`--env.n` for `--env.N`, `-` for `_`); refuse missing
+    values."""
     folded = {_fold(flag): flag for flag in [*known, "--help"]}
     folded |= {short: flag for short, flag in SHORT.items() if flag in known}
     rest = list(args)
@@ -164,8 +164,8 @@ def _spelled(args: Sequence[str], known: dict[str, bool]) -> Iterator[str]:
 
 
 def _hint(flag: str, known: Iterable[str]) -> str:
-    """What may have been meant: what another library calls so, the same option of another owner, or
-    one like it."""
+    """Suggest a flag: our name for another library's, the same option with a prefix, or a similar
+    one."""
     ours = f"--{THEIRS.get(flag.removeprefix('--'), '')}"
     if ours in known:
         return f": what other libraries call so is {ours} here"
@@ -183,7 +183,7 @@ def _fold(flag: str) -> str:
 
 
 def _registry() -> Any:
-    """tyro's rules, but a whole number may be written 2e6."""
+    """tyro's registry, extended so that whole numbers may be written 2e6."""
     import tyro
 
     registry = tyro.constructors.ConstructorRegistry()

@@ -1,4 +1,4 @@
-"""The settings of a run itself, whatever it trains."""
+"""Settings of a run, whatever it trains."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from ..errors import ShoalError, did_you_mean
 
-SHORT = 20_000  # steps
+SHORT = 20_000  # steps of a run, up to which one process steps its games
 
 
 MOST_SEEDS = 1000
 
 
-TRACKERS = ("wandb", "mlflow")  # who else a run may be logged to
+TRACKERS = ("wandb", "mlflow")  # services that a run may be logged to
 
 
 @dataclass(frozen=True)
@@ -114,12 +114,12 @@ class Settings:
 
     @property
     def grouped(self) -> bool:
-        """Whether these are runs in a folder that holds them all."""
+        """Whether several seeds are trained, in one folder."""
         return self.each != [self.seed]
 
 
 def numbers(seeds: Any, first: int = 0) -> list[int]:
-    """`5` -> five seeds from the first on; `0,7,12`, `7,` or a list -> just these."""
+    """Parse seeds: `5` -> five from `first` on; `0,7,12`, `7,` or a list -> exactly these."""
     words = seeds if isinstance(seeds, list) else str(seeds).removesuffix(",").split(",")
     try:
         values = [int(word) for word in words]

@@ -1,9 +1,9 @@
 """Whose code may run.
 
-What a file names (a run folder, a checkpoint, a group, a campaign, a saved config) is imported only
-if it is ours, of a package that Shoal has an adapter for, with plain options, or of an installed
-plugin. Anything else runs only where the user typed it in this very command, passed it as an
-argument, or said `--trust`.
+A file (a run folder, checkpoint, group, campaign or saved config) may name code. That code is
+imported only if it is ours, from a package that Shoal has an adapter for (with plain options), or
+from an installed plugin. Anything else runs only if the user typed it in this command, passed it
+as an argument, or said `--trust`.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from ..errors import ShoalError
 
 FLAG = "--trust"
 ASK = f"say {FLAG} (in Python trust=True) if you trust whoever wrote that file"
-COMPILED = ("jaxmarl", "gymnax", "jumanji")  # ids of their registries alone
-# options that never reach an environment, and may hold any text
+COMPILED = ("jaxmarl", "gymnax", "jumanji")  # only ids in their registries
+# options that the adapter keeps from the environment, so any text is safe
 ADAPTERS_OWN = ("teams", "metrics")
-# An option of such a name, or a text with such a sign, may lead to a file or to a module.
+# An option with such a name, or a text with such a sign, may lead to a file or a module.
 TELLING = re.compile(r"path|dir|file|module|class|entry|import|script|command|url", re.IGNORECASE)
 LEADING = re.compile(r"[/\\:.~$]")
 
 
 @dataclass(frozen=True)
 class Trust:
-    """What a user trusts: everything, or environments by their ids and others by import path."""
+    """What a user trusts: everything, or environments by id and other code by import path."""
 
     everything: bool = False
     named: frozenset[str] = frozenset()
 
     def check(self, env: str, options: dict[str, Any]) -> None:
-        """Refuse an environment that would run code nobody asked for."""
+        """Refuse an environment that would run code the user did not ask for."""
         if self.everything or env in self.named:
             return
         if not _known(env):
@@ -52,11 +52,11 @@ class Trust:
                 )
 
     def check_parts(self, plain: Any) -> None:
-        """Refuse a saved config if what it names beside the environment is nobody's plugin."""
+        """Refuse a saved config that names code, beside its environment, of no installed plugin."""
         self._check_paths(parts(plain))
 
     def check_words(self, words: Iterable[str]) -> None:
-        """Refuse words of a command that came from a file, if they name nobody's plugin."""
+        """Refuse command words from a file that name code of no installed plugin."""
         pieces = (piece for word in words for piece in re.split("[=,]", word))
         self._check_paths(piece for piece in pieces if plugins.is_path(piece))
 
@@ -68,19 +68,20 @@ class Trust:
                 )
 
     def only(self, plain: dict[str, Any]) -> Trust:
-        """What of it concerns a saved config: for a process that runs nothing else."""
+        """The part of this trust that a saved config needs: for a process that runs only that
+        config."""
         names = {plain["env"], *parts(plain)}
         return Trust(named=frozenset(names if self.everything else names & self.named))
 
 
 EVERYTHING = Trust(everything=True)
 NOTHING = Trust()
-OF_FILES = ContextVar("OF_FILES", default=NOTHING)  # what folders may name that options lead to
+OF_FILES = ContextVar("OF_FILES", default=NOTHING)  # trust in folders that options name
 
 
 @contextmanager
 def of_files(trust: Trust) -> Iterator[None]:
-    """For the length of a command: how far the folders are trusted that its options lead to."""
+    """Set, for the length of a command, the trust in folders that its options name."""
     before = OF_FILES.set(trust)
     try:
         yield
@@ -107,7 +108,7 @@ def parts(plain: Any) -> list[str]:
 
 
 def needed(plain: dict[str, Any]) -> str:
-    """What a command must say to run from a file what was run now: nothing, or the flag."""
+    """The flag that a command needs to run this config from a file; empty if it needs none."""
     if not all(map(plugins.installed, parts(plain))):
         return f" {FLAG}"
     try:
@@ -118,16 +119,16 @@ def needed(plain: dict[str, Any]) -> str:
 
 
 def trusted(yes: bool) -> Trust:
-    """As the user said it."""
+    """Trust everything or nothing, as the user said."""
     return EVERYTHING if yes else NOTHING
 
 
 def _known(env: str) -> bool:
-    """Whether an id can lead to code of known packages alone."""
-    from ..envs import GAMES  # brings JAX, for which nobody waits who only asks for help
+    """Whether an id can lead only to code of known packages."""
+    from ..envs import GAMES  # imports JAX, which help need not wait for
 
     prefix, _, rest = env.partition(":")
-    if env in GAMES or ":" not in env:  # ours, an installed plugin's, or one that there is not
+    if env in GAMES or ":" not in env:  # ours, an installed plugin's, or unknown
         return True
     if prefix in (*COMPILED, "football") or plugins.known(env):
         return True
@@ -141,8 +142,8 @@ def _known(env: str) -> bool:
 
 
 def _plain(name: str, value: Any) -> bool:
-    """Numbers, yes and no, and words that name neither a path nor a module; lists and tables of
-    them."""
+    """Whether a value is a number, a boolean, a word that names no path or module, or a list or
+    table of such values."""
     if isinstance(value, dict):
         return not TELLING.search(name) and all(
             _plain(str(key), inner) for key, inner in value.items()

@@ -1,4 +1,4 @@
-"""The one training loop, compiled or hosted, and evaluation.
+"""The training loop, compiled or hosted, and evaluation.
 
-May touch algorithms, environments and the config; writes no files.
+May import algorithms, environments and the config; writes no files.
 """

@@ -1,4 +1,4 @@
-"""Episodes that were played to their end."""
+"""Records of finished episodes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ DEFAULT = Settings()
 
 
 class Episodes(NamedTuple):
-    """One row per episode."""
+    """Finished episodes, one row each."""
 
     returns: dict[str, np.ndarray]  # team -> [episodes,N] undiscounted, each agent's own
     length: np.ndarray  # [episodes]
-    metrics: dict[str, np.ndarray] = {}  # by metric: [episodes] what the environment says
+    metrics: dict[str, np.ndarray] = {}  # by metric: [episodes] the environment's own
 
     def score(self) -> dict[str, float]:
         """Mean return of one agent, by team."""
@@ -30,7 +30,7 @@ class Episodes(NamedTuple):
 
 
 def outcomes(played: Episodes) -> dict[str, dict[str, float]]:
-    """The fractions of episodes that each of two teams won (earned more than the other), drew and
+    """By team, the fractions of episodes won (higher return than the other team), drawn and
     lost."""
     if len(played.returns) != 2:
         return {}
@@ -57,7 +57,7 @@ class EndlessEpisode(ShoalError):
         )
 
 
-LIMIT = "cut its episodes with --env.limit <steps>"  # of a game on the host
+LIMIT = "cut its episodes with --env.limit <steps>"  # advice for a game on the host
 
 
 def warn(sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""Evaluation: whole episodes on games and keys of their own, never counted as training."""
+"""Evaluation: whole episodes with games and random keys of their own, not counted as training."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ AT_ONCE = 1024  # games played side by side
 
 
 class Tally(NamedTuple):
-    """Episodes under way."""
+    """Evaluation episodes under way."""
 
     play: Play
     key: Array
     returns: dict[str, Array]  # [B,N]
     length: Array  # [B]
     over: Array  # [B] bool
-    metrics: dict[str, Array]  # [B] by metric: of episodes that are over
+    metrics: dict[str, Array]  # [B] by metric: set once the episode is over
 
 
 class Evaluator:
-    """Plays each game's first episode to its end; compiled once for a number of episodes."""
+    """Plays the first episode of each game to its end; compiled once per number of episodes."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Evaluator:
         self.greedy = greedy
         self.games = min(episodes, AT_ONCE)
         self.longest = longest
-        self.faults: list[Fault] = []  # there never are any
+        self.faults: list[Fault] = []  # always empty: compiled games cannot break
         self._run = jax.jit(self._play)
         self._opened = jax.jit(self._open)
         self._stepped = jax.jit(self._step)
@@ -62,8 +62,8 @@ class Evaluator:
     def __call__(
         self, learners: dict[str, Any], seed: int, clock: Clock, halted: Callable[[], bool] = never
     ) -> Episodes:
-        """Play all episodes. `seed` alone decides the games: equal seeds face equal games. Nobody
-        asks `halted`, as it does not take long."""
+        """Play all episodes; equal seeds give equal games. `halted` is ignored, as this is
+        quick."""
         played: list[Episodes] = []
         for key in self._keys(seed):
             end = jax.device_get(self._run(learners, key, clock))
@@ -76,7 +76,8 @@ class Evaluator:
     def instants(
         self, learners: dict[str, Any], seed: int, clock: Clock
     ) -> Iterator[tuple[Tally, dict[str, Array]]]:
-        """The first round of the same games, by instant, each with the actions that led there."""
+        """Play the first round of games instant by instant; yield each tally and the actions before
+        it."""
         tally = self._opened(learners, self._keys(seed)[0])
         actions: dict[str, Array] = {}
         while not tally.over.all():
@@ -93,7 +94,7 @@ class Evaluator:
         return getattr(self.env, "name", type(self.env).__name__)
 
     def _ended(self, over: np.ndarray) -> None:
-        """Refuse a round in which a game has not ended."""
+        """Refuse a round in which a game did not end."""
         if not over.all():
             raise EndlessEpisode(
                 self._name, int(np.argmin(over)), self.longest, "give the game a limit"
@@ -139,7 +140,7 @@ class Evaluator:
             self.env, self.algorithms, learners, clock, self.greedy, tally.play, keys
         )
         first = next(iter(play.views.values())).first
-        # the step that reopens a game shows that its episode had ended before
+        # an opening view means that the episode before has ended
         over = tally.over | first
         going = ~over
         returns = {

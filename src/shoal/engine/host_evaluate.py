@@ -22,13 +22,13 @@ from .episodes import LIMIT, EndlessEpisode, Episodes, warn
 from .play import decide
 
 HOSTED_AT_ONCE = 16  # games played side by side
-# steps of one episode, or seconds in which none ends, after which the user is warned
+# steps of one episode, or seconds without the end of any, after which the user is warned
 MANY = 5_000
 LONG = 120.0
 
 
 class HostEvaluator:
-    """`Evaluator` for a game on the host: every game plays its part of the episodes in turn."""
+    """`Evaluator` for games on the host: each game plays its share of the episodes, one by one."""
 
     def __init__(
         self,
@@ -50,16 +50,17 @@ class HostEvaluator:
         self.settings = settings
         self.alone = alone
         self.say = say
-        self.arenas: dict[int, Arena] = {}  # the one in use, by its seed
-        self.faults: list[Fault] = []  # in all evaluations
-        self.warned = False  # that an episode does not end
+        self.arenas: dict[int, Arena] = {}  # by seed; holds at most one
+        self.faults: list[Fault] = []  # of all evaluations
+        self.warned = False  # whether the user was warned of an endless episode
         self._decide = jax.jit(partial(_decide, algorithms, greedy), static_argnums=0)
 
     def __call__(
         self, learners: dict[str, Any], seed: int, clock: Clock, halted: Callable[[], bool] = never
     ) -> Episodes:
-        """`seed` alone decides the games, as far as the environment honours seeds; `halted` is
-        asked at every step."""
+        """Play all episodes; equal seeds give equal games if the environment honours seeds.
+
+        `halted` is asked at every step whether to stop."""
         if seed not in self.arenas:
             self.close()
             self.arenas[seed] = Arena(
@@ -93,8 +94,7 @@ class HostEvaluator:
         share: np.ndarray,
         halted: Callable[[], bool],
     ) -> Episodes:
-        """Rows `[K,B,…]` of each game's first `share [B]` episodes; one that breaks is played
-        again."""
+        """Play `share [B]` episodes of each game, as rows `[K,B,…]`; play a broken one again."""
         before = len(self.faults)
         arena.renew()
         self.faults += arena.step()
@@ -126,8 +126,9 @@ class HostEvaluator:
         return Episodes(rows.returns, rows.lengths, rows.metrics)
 
     def _wait_for(self, taken: np.ndarray, progress: bool) -> None:
-        """Warn of an episode under way that has `taken [B]` many steps, give up after too many;
-        `progress` if any has just ended."""
+        """Warn when an episode takes many steps, and give up after too many.
+
+        `taken [B]` are the steps of episodes under way, `progress` whether one has just ended."""
         if progress:
             self.since = time.monotonic()
         game = int(taken.argmax())
@@ -149,8 +150,9 @@ class HostEvaluator:
     def _look(
         self, arena: Arena, row: np.ndarray, going: np.ndarray, rows: dict[str, np.ndarray]
     ) -> None:
-        """Called at every instant, for a camera: the episode `row [B]` that each game is at, and
-        whether it is still played."""
+        """Hook for a camera, called at every instant.
+
+        `row [B]` is each game's current episode, `going [B]` whether the game still plays."""
 
 
 class _Rows:
@@ -159,7 +161,7 @@ class _Rows:
     def __init__(self, env: Hosted, share: np.ndarray):
         shape = (share.max(), len(share))
         self.share = share  # [B] episodes that each game plays
-        self.done = np.zeros(len(share), int)  # [B] of them
+        self.done = np.zeros(len(share), int)  # [B] episodes that each game has finished
         self.returns = {team: np.zeros((*shape, spec.n)) for team, spec in env.teams.items()}
         self.lengths = np.zeros(shape, int)
         self.metrics = {name: np.zeros(shape) for name in env.metrics}
@@ -179,7 +181,8 @@ class _Rows:
         return self.row, range(len(self.share))
 
     def earn(self, arena: Arena) -> None:
-        """Add a step to the episodes under way; one that has just opened begins from nothing."""
+        """Add a step to the episodes under way; an episode that has just opened starts from
+        zero."""
         at = self._at
         anew = arena.arrays["first"] & self.going
         self.lengths[at] = np.where(anew, 0, self.lengths[at] + self.going)
@@ -188,8 +191,9 @@ class _Rows:
             self.returns[team][at] = np.where(anew[:, None], 0.0, earned)
 
     def end(self, arena: Arena) -> tuple[np.ndarray, bool]:
-        """Close the episodes that ended, with their metrics; the steps `[B]` that others have
-        taken, and whether any ended."""
+        """Close the episodes that ended, with their metrics.
+
+        Returns the steps `[B]` of episodes still under way, and whether any ended."""
         at = self._at
         ended = arena.arrays["over"] & self.going
         for name, said in arena.metrics().items():

@@ -1,5 +1,5 @@
-"""The loop with games on the host: decisions are jitted, games are stepped outside, and learning is
-as in the compiled loop."""
+"""The training loop for games on the host: decisions are jitted, games step outside, learning is
+that of the compiled loop."""
 
 from __future__ import annotations
 
@@ -28,31 +28,33 @@ from .play import decide, windows
 
 
 class Stage(Protocol):
-    """Games that are stepped from outside the compiled program."""
+    """Games that are stepped outside the compiled program."""
 
     def open(self, keys: Array) -> tuple[dict[str, View], list[Fault]]:
-        """The opening views, and the faults before there were any; device d's games may use
-        `keys[d]`."""
+        """Open the games; return the opening views and the faults so far.
+
+        Device d's games may use `keys[d]`."""
         ...
 
     def step(
         self, keys: np.ndarray, t: int, actions: dict[str, np.ndarray]
     ) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
-        """The next views, `[B]` bool where an episode broke, and the faults. Step t may use
-        `keys[d,t,0]`."""
+        """Step all games; return the next views, `[B]` bool where an episode broke, and the faults.
+
+        Step t may use `keys[d,t,0]`."""
         ...
 
     def metrics(self) -> dict[str, np.ndarray]:
-        """`[B]` by metric: what the environment says of the episodes that are over now."""
+        """The environment's own metrics `[B]`, by name, of episodes that are over now."""
         ...
 
     def renew(self, episodes: np.ndarray) -> None:
-        """The next step opens the episodes after those `[B]`; the ones under way break off
-        there."""
+        """Break off the current episodes; the next step opens those numbered after `episodes
+        [B]`."""
         ...
 
     def episodes(self) -> np.ndarray:
-        """`[B]` how many each game has opened."""
+        """`[B]` the number of episodes that each game has opened."""
         ...
 
     def close(self) -> None:
@@ -61,7 +63,7 @@ class Stage(Protocol):
 
 
 class HostStage:
-    """The games of an arena; their seeds are their own, so keys go unused."""
+    """The games of an arena; it seeds its games itself and ignores keys."""
 
     def __init__(self, arena: Arena):
         self.arena = arena
@@ -90,20 +92,20 @@ class HostStage:
 
 
 class PlayedWindow(NamedTuple):
-    """A window as it was played, all teams in one; each device's part along the first axis."""
+    """A window of all teams as played; the first axis is that of devices."""
 
     streams: dict[str, View]  # [D,T+1,B/D,…]
     actions: dict[str, Array]  # [D,T,B/D,…]
     records: dict[str, Any]  # [D,T,B/D,…]
     carries: dict[str, Any]  # [D,B/D,…] at instant 0
     carries_end: dict[str, Any]  # [D,B/D,…] and at instant T
-    ended: Array  # [D,T,B/D] bool: an episode ended just before
-    said: dict[str, Array]  # [D,T,B/D] by metric: what the environment says of it
+    ended: Array  # [D,T,B/D] bool: an episode ended just before this step
+    said: dict[str, Array]  # [D,T,B/D] by metric: the environment's own, of that episode
 
 
 @dataclass(eq=False)
 class HostLoop(Loop):
-    """`Loop` for a game that is not compiled.
+    """`Loop` for games that are not compiled.
 
     A stage has all games along one axis, `[B,…]`; here every array has an axis of devices in front,
     `[D,B/D,…]`. The first device decides for the games of all devices, with each device's own keys;
@@ -111,19 +113,19 @@ class HostLoop(Loop):
     """
 
     env: Hosted
-    workers: int = 0  # processes that step the games; 0 steps them here
-    patience: float = 60.0  # seconds a step may take there
-    tolerance: int = 100  # faults of the environment that do not end the run
-    # asked before every iteration and while waiting for a game: whether the run is to end
+    workers: int = 0  # processes that step the games; 0 steps them in this process
+    patience: float = 60.0  # seconds that a step may take in a worker process
+    tolerance: int = 100  # faults of the environment, beyond which the run ends
+    # whether the run is to end: asked before every iteration and while waiting for a game
     halted: Callable[[], bool] = never
-    alone: Alone | None = None  # lets only one arena at a time have its games open
+    alone: Alone | None = None  # lets only one arena at a time keep its games open
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.opened: Stage | None = None
 
     def init(self, seed: int) -> TrainState:
-        """Open the games; the state before the first step."""
+        """Open the games and return the state before the first step."""
         learners = self.learners(seed)
         self.opened = stage = self.stage(seed)
         keys = jax.vmap(jax.random.split)(jax.random.split(jax.random.key(seed), self.devices))
@@ -135,17 +137,18 @@ class HostLoop(Loop):
         carries, memories, earned = own
         key = jax.random.key_data(keys[:, 0])
         state = TrainState(game, views, carries, learners, memories, earned, key, jnp.uint32(0))
-        return super().restored(state)  # placed as `_learning_program` leaves it
+        return super().restored(state)  # placed on devices as `_learning_program` returns it
 
     def template(self, seed: int) -> TrainState:
-        """Open the games too: only they know the shapes of views."""
+        """A state of the right shapes; opens the games, as only they know the shapes of views."""
         return self.init(seed)
 
     def restored(self, state: TrainState) -> TrainState:
-        """Go on from a saved state with every game's next episode: an environment's inner state
+        """Go on from a saved state with every game's next episode: an environment's own state
         cannot be saved.
 
-        The first step opens that episode, as after an end, so that its opening is in the stream.
+        The first step opens that episode, as after an end, so that its opening view is in the
+        stream.
         """
         assert self.opened, "the games are not open"
         self.opened.renew(np.asarray(state.game["episode"]).reshape(-1))
@@ -157,13 +160,13 @@ class HostLoop(Loop):
         return getattr(self.env, "metrics", ())
 
     def _shared(self, tree: Any) -> Any:
-        """A copy of `[B,…]` arrays as `[D,B/D,…]`."""
+        """Copy arrays `[B,…]` into `[D,B/D,…]`."""
         return jax.tree.map(
             lambda x: np.array(x).reshape(self.devices, self.share.games, *x.shape[1:]), tree
         )
 
     def stage(self, seed: int) -> Stage:
-        """Where the games are played."""
+        """Make the stage that plays the games."""
         seen = any(algorithm.sees_state for algorithm in self.algorithms.values())
         env = self.env if seen else self.env.stateless
         return HostStage(
@@ -194,14 +197,14 @@ class HostLoop(Loop):
         return partial(self._run_here, iterations)
 
     def _run_here(self, iterations: int, state: TrainState) -> tuple[TrainState, Metrics | None]:
-        """Run so many iterations, or fewer if the run is to end."""
+        """Run that many iterations, or fewer if the run is to end."""
         done: list[Metrics] = []
         while len(done) < iterations and not (done and self.halted()):
             try:
                 state, metrics = self._iterate(state)
-            except Halted:  # the state is as it was before the iteration
+            except Halted:  # the state is still that before the iteration
                 break
-            except ShoalError as error:  # likewise
+            except ShoalError as error:  # here too
                 self.failure = error
                 break
             done.append(jax.device_get(metrics))
@@ -249,13 +252,13 @@ class HostLoop(Loop):
         return self.learn(state, played, keys, clock)
 
     def _tolerate(self, faults: list[Fault]) -> None:
-        """Count faults; too many end the run."""
+        """Record faults; raise if there are too many."""
         self.faults.extend(faults)
         refuse_too_many(self.faults, self.tolerance, "this run")
 
     @cached_property
     def _split_keys(self) -> Any:
-        """The keys of an iteration on each device, derived as the compiled engine does."""
+        """Split the keys of an iteration on each device, as the compiled loop does."""
         return jax.jit(jax.vmap(partial(_split_keys, len(self.algorithms), self.window)))
 
     @cached_property
@@ -267,7 +270,8 @@ class HostLoop(Loop):
         return jax.jit(partial(_decide, self.algorithms), static_argnums=0)
 
     def _acting(self, state: TrainState) -> tuple[Any, list[Array]]:
-        """What acts of the learners, flattened: doing it takes as long as a small net acts."""
+        """The part of the learners that acts, flattened once: flattening takes as long as a
+        small net needs to act."""
         leaves, tree = jax.tree.flatten(
             {team: a.acting(state.learners[team]) for team, a in self.algorithms.items()}
         )
@@ -289,7 +293,7 @@ class HostLoop(Loop):
     def _learn_from_played(
         self, state: TrainState, played: PlayedWindow, keys: Array, clock: Clock
     ) -> tuple[TrainState, Metrics]:
-        """Learn from one device's part."""
+        """Learn from one device's part of a window."""
         own = at(played, 0)
         seen = windows(
             self.env.teams, own.streams, own.actions, own.records, own.carries, own.carries_end
@@ -306,7 +310,7 @@ class HostLoop(Loop):
 
 
 def _split_keys(teams: int, steps: int, key: Array) -> tuple[Array, Array, Array]:
-    """The next key, those of playing `[T,1+teams]`, and those of learning `[teams]`."""
+    """Split into the next key, keys for playing `[T,1+teams]`, and keys for learning `[teams]`."""
     key, key_play, *keys = jax.random.split(jax.random.wrap_key_data(key), 2 + teams)
     return jax.tree.map(
         jax.random.key_data, (key, jax.random.split(key_play, (steps, 1 + teams)), jnp.stack(keys))
@@ -323,7 +327,7 @@ def _decide(
     keys: Array,
     step: Array,
 ) -> tuple[dict[str, Array], dict[str, Any], dict[str, Any]]:
-    """Every team's actions, carries and records, each device's with its own keys."""
+    """Every team's actions, carries and records; each device uses its own keys."""
     learners = jax.tree.unflatten(tree, leaves)
     own = jax.random.wrap_key_data(keys[:, step, 1:])
     each = partial(decide, algorithms, learners, clock, False)
@@ -331,12 +335,12 @@ def _decide(
 
 
 def _shape(steps: int, x: Any) -> jax.ShapeDtypeStruct:
-    """The shape of so many instants of `x [D,…]`: `[D,steps,…]`."""
+    """The shape of `steps` instants of `x [D,…]`: `[D,steps,…]`."""
     return jax.ShapeDtypeStruct((x.shape[0], steps, *x.shape[1:]), x.dtype)
 
 
 def _unfold(steps: int, x: Any) -> np.ndarray:
-    """An array of so many instants, of which only the first is filled."""
+    """An array for `steps` instants, with only the first filled."""
     room = np.empty((steps, *x.shape), x.dtype)
     room[0] = x
     return room
@@ -345,10 +349,10 @@ def _unfold(steps: int, x: Any) -> np.ndarray:
 def _strike(
     streams: dict[str, View], ended: np.ndarray, earned: dict[str, np.ndarray], broken: np.ndarray
 ) -> None:
-    """Take broken episodes out of a window, in place: their steps are invalid and earn nothing.
+    """Strike broken episodes from a window, in place: their steps become invalid and earn nothing.
 
-    `broken [T,D,B/D]` says after which step one broke. What earlier windows held of it has been
-    learnt from already.
+    `broken [T,D,B/D]` marks the steps after which an episode broke. Earlier windows with steps of
+    it have been learnt from already.
     """
     opened = next(iter(streams.values())).first.copy()
     for step, *game in zip(*np.nonzero(broken), strict=True):
@@ -356,7 +360,7 @@ def _strike(
         ended[(step, *game)] = False
         gone = (slice(start + 1, step + 2), *game)
         for team, view in streams.items():
-            view.first[gone] = True  # as the stream marks steps that are not valid
+            view.first[gone] = True  # the mark of an invalid step
             view.reward[gone] = 0.0
             if not start:
                 earned[team][tuple(game)] = 0.0

@@ -1,8 +1,8 @@
-"""The only training loop: collect, remember, learn, for any mix of teams.
+"""The training loop: collect, remember, learn, for any mix of teams.
 
 `Loop` is the program; `run/trainer.py` watches, logs and saves. Every device plays
-its own share of the games: what is a device's own carries a leading device axis, learners and
-counters are the same on all of them.
+its own share of the games: arrays that belong to one device have a leading device axis; learners
+and counters are the same on all devices.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from ..learning.reduce import AXIS, total
 from ..types import Clock, Results, Share, TrainState, Window
 from .play import Play, collect
 
-EACH = 16  # agents of a team up to which each one's return is kept
-# fields of TrainState that are each device's own
+EACH = 16  # largest team for which every agent's return is kept
+# fields of TrainState that differ between devices
 LOCAL = ("game", "views", "carries", "memories", "earned", "key")
 
 
 class Metrics(NamedTuple):
-    """Numbers of an iteration. A team may have any name: none of them is a key beside ours."""
+    """Metrics of an iteration. Team names are only keys of inner dictionaries: any name is
+    allowed."""
 
     steps: Array  # [] environment steps so far
-    episodes: Array  # [] that ended
-    # [] by team: what one agent earned in them, in the mean, summed over them
+    episodes: Array  # [] episodes that ended
+    # [] by team: mean return over agents, summed over those episodes
     returns: dict[str, Array]
-    each: dict[str, Array]  # [N] by team: the same of every agent; of large teams [1]
+    each: dict[str, Array]  # [N] by team: each agent's return, summed; [1] for a large team
     learning: dict[str, dict[str, Array]]  # by team: metrics of its algorithm
-    own: dict[str, Array] = {}  # [] by metric: what the environment says of them, summed
+    own: dict[str, Array] = {}  # [] by name: the environment's own metrics, summed
 
 
 @dataclass(eq=False)
@@ -53,9 +54,9 @@ class Loop:
     devices: int = 1
 
     def __post_init__(self) -> None:
-        self.failure: ShoalError | None = None  # why it cannot go on
-        self.faults: list[Fault] = []  # of a game that can break
-        self.dropped: list[int] = []  # games of which an episode was taken out for it
+        self.failure: ShoalError | None = None  # why the loop cannot go on
+        self.faults: list[Fault] = []  # of games on the host
+        self.dropped: list[int] = []  # games of which a broken episode was struck out
 
         if self.games % self.devices:
             raise ShoalError(
@@ -91,11 +92,11 @@ class Loop:
         return jax.jit(self._open_all, out_shardings=self.shardings)(learners, jax.random.key(seed))
 
     def template(self, seed: int) -> TrainState:
-        """What a state looks like."""
+        """A state with the right structure, shapes and dtypes."""
         return jax.eval_shape(self._open_all, self.learners(seed), jax.random.key(seed))
 
     def restored(self, state: TrainState) -> TrainState:
-        """A state that was saved, ready to go on from."""
+        """Prepare a saved state to go on from."""
         return jax.jit(_as_it_is, out_shardings=self.shardings)(state)
 
     def learners(self, seed: int) -> dict[str, Any]:
@@ -104,7 +105,7 @@ class Loop:
         return {team: algorithm.init(rng) for team, algorithm in self._sides}
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of each team's memory, without making any."""
+        """Bytes of each team's memory, computed without allocating it."""
         shapes = jax.eval_shape(self._beginnings, self.learners(0))[1]
         shapes = {team: [leaf] * self.devices for team, leaf in shapes.items()}
         return {
@@ -134,7 +135,7 @@ class Loop:
     def _beginnings(
         self, learners: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Array]]:
-        """Carries, memories and what is earned, before the first step."""
+        """Carries, memories and returns so far, before the first step."""
         carries = {
             team: algorithm.carry(learners[team], self.share.games)
             for team, algorithm in self._sides
@@ -155,12 +156,13 @@ class Loop:
     def compile(
         self, state: TrainState, iterations: int
     ) -> Callable[[TrainState], tuple[TrainState, Metrics | None]]:
-        """`state -> state, metrics [iterations]`, ready to run; no metrics if not even one
-        iteration could be made."""
+        """Compile `state -> state, metrics [iterations]`.
+
+        The program returns no metrics if not even one iteration could be completed."""
         return self.program(iterations).lower(state).compile()
 
     def close(self) -> None:
-        """End the games that run outside the program."""
+        """Close games that run outside the program."""
 
     def program(self, iterations: int) -> Any:
         """`state -> state, metrics [iterations]`, jitted and donated."""
@@ -184,12 +186,12 @@ class Loop:
         return with_device_axis(state), metrics
 
     def clock(self, steps: Array) -> Clock:
-        """How far training has come after so many steps."""
+        """The clock after `steps` environment steps."""
         done = steps.astype(jnp.float32)
         return Clock(done, done / self.steps)
 
     def iteration(self, state: TrainState, _: None) -> tuple[TrainState, Metrics]:
-        """Collect, remember, learn: on one device's games."""
+        """Collect, remember and learn, on one device's games."""
         key, key_play, *keys = jax.random.split(
             jax.random.wrap_key_data(state.key), 2 + len(self.algorithms)
         )
@@ -198,7 +200,7 @@ class Loop:
         play, windows, said = collect(
             self.env, self.algorithms, state.learners, play, key_play, clock, self.window
         )
-        # an opening view: an episode ended just before
+        # an opening view means that an episode ended just before
         ended = next(iter(windows.values())).view.first[1:]
         state = state._replace(
             game=play.game, views=play.views, carries=play.carries, key=jax.random.key_data(key)
@@ -214,8 +216,10 @@ class Loop:
         keys: Any,
         clock: Clock,
     ) -> tuple[TrainState, Metrics]:
-        """Remember what was played and learn from it; `ended [T,B]` where an episode ended just
-        before, `said [T,B]` what the environment says of it, by metric."""
+        """Put the windows into memory and learn.
+
+        `ended [T,B]` marks steps before which an episode ended, `said [T,B]` holds the
+        environment's own metrics of that episode, by name."""
         learners: dict[str, Any] = {}
         memories: dict[str, Any] = {}
         learning: dict[str, dict[str, Array]] = {}
@@ -232,7 +236,7 @@ class Loop:
             learners[team], met = algorithm.meet(learners[team], learners, results)
             learning[team] = learning[team] | met
         returns = {team: (value * ended).sum() for team, value in results.returns.items()}
-        # what it says elsewhere may be anything
+        # metrics are meaningful only where an episode ended
         said = {name: jnp.where(ended, value, 0.0).sum() for name, value in said.items()}
         episodes, returns, said = total((ended.sum(dtype=jnp.float32), returns, said))
         each = total({team: (value * ended[..., None]).sum((0, 1)) for team, value in own.items()})
@@ -247,14 +251,14 @@ class Loop:
 
 
 def without_device_axis(state: TrainState) -> TrainState:
-    """One device's part, without the axis of devices."""
+    """One device's part of a state, without the axis of devices."""
     return state._replace(
         **{field: jax.tree.map(lambda x: x[0], getattr(state, field)) for field in LOCAL}
     )
 
 
 def with_device_axis(state: TrainState) -> TrainState:
-    """What `without_device_axis` was given."""
+    """Undo `without_device_axis`."""
     return state._replace(
         **{field: jax.tree.map(lambda x: x[None], getattr(state, field)) for field in LOCAL}
     )
@@ -267,20 +271,22 @@ def _as_it_is(state: TrainState) -> TrainState:
 def tally(
     earned: dict[str, Array], windows: dict[str, Window], ended: Array
 ) -> tuple[dict[str, Array], Results, dict[str, Array]]:
-    """What is earned in episodes under way, the results of those that ended in the window, and each
-    agent's own."""
+    """Add up the rewards of a window.
+
+    Returns what is earned in episodes under way, the results of those that ended, and their returns
+    by agent."""
     rewards = {team: _own(window.reward) for team, window in windows.items()}
     now, returns = jax.lax.scan(_earn, earned, (rewards, ended))
     return now, Results(ended, {team: value.mean(-1) for team, value in returns.items()}), returns
 
 
 def _rows(agents: int) -> int:
-    """Returns kept of a team: each agent's, or the mean of a large one."""
+    """Number of returns kept for a team: one per agent, or only the mean of a large team."""
     return agents if agents <= EACH else 1
 
 
 def _own(reward: Array) -> Array:
-    """`[T,B,rows]` of `[T,B,N]`."""
+    """Rewards `[T,B,rows]` from `[T,B,N]`."""
     return reward if _rows(reward.shape[-1]) > 1 else reward.mean(-1, keepdims=True)
 
 

@@ -1,4 +1,4 @@
-"""Playing: T steps of B games, every team acting, into one window per team."""
+"""Playing: T steps of B games with every team acting, as one window per team."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ def collect(
     clock: Clock,
     steps: int,
 ) -> tuple[Play, dict[str, Window], dict[str, Array]]:
-    """Play on for `steps` steps, exploring; also the environment's metrics `[T,B]` at the instants
-    before the steps."""
+    """Play `steps` steps with exploration.
+
+    Also returns the environment's own metrics `[T,B]`, taken before each step."""
     step = partial(_measured_step, env, partial(play_step, env, algorithms, learners, clock, False))
-    # all at once: inside the scan splitting would cost as much as a step
+    # split all keys at once: splitting inside the scan would cost as much as a step
     keys = jax.random.split(key, (steps, 1 + len(algorithms)))
     after, ((views, actions, records), said) = jax.lax.scan(step, play, keys)
     streams = jax.tree.map(lambda past, now: jnp.concatenate([past, now[None]]), views, after.views)
@@ -47,8 +48,9 @@ def collect(
 def _measured_step(
     env: Env, step: Callable[[Play, Any], tuple[Play, Any]], play: Play, keys: Any
 ) -> tuple[Play, Any]:
-    """A step, and what the environment says of its episodes before it: the step that opens an
-    episode follows the final state of the one before."""
+    """Take the environment's metrics, then step.
+
+    A finished episode's metrics are thus taken from its final state, before the next one opens."""
     after, played = step(play, keys)
     games = next(iter(play.views.values())).first.shape[0]
     return after, (played, measure(env, play.game, games))
@@ -62,7 +64,7 @@ def windows(
     carries: dict[str, Any],
     carries_end: dict[str, Any],
 ) -> dict[str, Window]:
-    """Each team's window of what was played."""
+    """Make each team's window from what was played."""
     return {
         team: Window(
             view,
@@ -79,8 +81,9 @@ def windows(
 def _rivals(
     teams: dict[str, Spec], team: str, streams: dict[str, View], actions: dict[str, Array]
 ) -> Array:
-    """`[T,B,M]` what the living agents of the other teams did, as nets read it. Where no algorithm
-    reads it the compiler leaves it out."""
+    """`[T,B,M]` actions of the other teams' living agents, encoded for nets.
+
+    The compiler drops it where no algorithm reads it."""
     steps, games = actions[team].shape[:2]
     others = [
         as_input(actions[other], spec) * streams[other].alive[:-1, ..., None]
@@ -101,8 +104,9 @@ def play_step(
     play: Play,
     keys: Any,
 ) -> tuple[Play, tuple[dict[str, View], dict[str, Array], dict[str, Any]]]:
-    """One step of every game, with a key for the games and one for each team; what was seen, done
-    and recorded."""
+    """Step every game once; `keys` are one for the games and one for each team.
+
+    Also returns the views, actions and records."""
     key_env, *own = keys
     actions, carries, records = decide(
         algorithms, learners, clock, greedy, play.views, play.carries, own
@@ -120,7 +124,7 @@ def decide(
     carries: dict[str, Any],
     keys: Any,
 ) -> tuple[dict[str, Array], dict[str, Any], dict[str, Any]]:
-    """Every team's actions, carries and records."""
+    """Every team's actions, carries and records at one instant."""
     decisions = {
         team: algorithm.act(learners[team], key, views[team], carries[team], clock, greedy)
         for key, (team, algorithm) in zip(keys, algorithms.items(), strict=True)

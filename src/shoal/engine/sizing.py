@@ -1,4 +1,4 @@
-"""How large a run is: the iterations of a call, the memory and the disk it takes."""
+"""The size of a run: iterations per call, memory and disk space."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 from ..config.config import Config
 from ..errors import ShoalError
 
-# multiplications of a device per call: around a second
+# multiplications of one device per call: about a second
 WORK_PER_CALL = {"cpu": 2e10, "other": 1e12}
 UNITS = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
-LOG_POINTS = 50  # calls a run is cut into at least
-HOSTED_POINTS = 200  # and about so many on the host, which can stop within a call
+LOG_POINTS = 50  # least number of calls in a run
+HOSTED_POINTS = 200  # about so many on the host, where a run can stop within a call
 
 
 def iterations(config: Config, learners: dict[str, Any]) -> int:
-    """Iterations per call: about a second's work, and enough calls to log and to stop at."""
+    """Iterations per call: about a second of work, but enough calls for logging and stopping."""
     s = config.settings
-    work = 1e5  # of the game itself, per step
+    work = 1e5  # cost of the game itself, per step
     for team, algorithm in config.algorithms.items():
-        # Adam keeps two of each
+        # Adam keeps two moments per weight
         weights = sum(np.size(leaf) for leaf in jax.tree.leaves(learners[team])) / 3
         updates = algorithm.protocol(config.share)["updates_per_step"]
         # a gradient costs three forward passes
@@ -40,13 +40,13 @@ def iterations(config: Config, learners: dict[str, Any]) -> int:
 
 
 def readable(size: float) -> str:
-    """`1.2 GB`."""
+    """A size in words: `1.2 GB`."""
     unit = next((u for u in UNITS if size >= UNITS[u]), "bytes")
     return f"{size / UNITS.get(unit, 1):.3g} {unit}"
 
 
 def check_memory(need: float, there: float) -> None:
-    """Refuse memories that would not fit."""
+    """Refuse a run whose memories need more bytes than there are."""
     if need > there:
         raise ShoalError(
             f"the memories need {readable(need)}, but there are {readable(there)}: lower capacity"
@@ -54,7 +54,7 @@ def check_memory(need: float, there: float) -> None:
 
 
 def check_disk(path: Path, size: float, keep: int) -> None:
-    """Refuse checkpoints of that size if there is no room for those kept and one being written."""
+    """Refuse checkpoints for which the disk has no room: those kept and one being written."""
     there = next(parent for parent in path.absolute().parents if parent.exists())
     free = shutil.disk_usage(there).free
     if size * (keep + 1) > free:

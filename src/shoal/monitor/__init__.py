@@ -1,4 +1,4 @@
-"""Everything that watches a run: callbacks, metrics, console, trackers, films, curves.
+"""Everything that watches a run: callbacks, metrics, console, trackers, videos, curves.
 
-May touch the store; decides nothing about training.
+May import the store; decides nothing about training.
 """

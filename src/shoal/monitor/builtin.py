@@ -1,4 +1,4 @@
-"""The callbacks that a run's settings ask for."""
+"""Callbacks that a run's settings ask for."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .trackers import trackers
 
 
 def builtin(config: Config) -> list[Callback]:
-    """Trackers and films."""
+    """Callbacks of ours: trackers and videos."""
     filming = [Filming(config)] if config.settings.film else []
     return [*trackers(config), *filming]
 
 
 def users(config: Config) -> list[Callback]:
-    """The user's, by entry point or import path."""
+    """The user's callbacks, by entry point or import path."""
     words = config.settings.callbacks
     return [_made(word.strip()) for word in words.split(",")] if words else []
 

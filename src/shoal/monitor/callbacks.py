@@ -1,7 +1,6 @@
-"""What a run calls as it goes on: its log, its console, trackers, films and users' own callbacks.
+"""Callbacks of a run: its log, console, trackers, videos, and the user's own.
 
-A user's callback that raises does not lose the run: the run is saved, and ends with the callback's
-traceback.
+If a user's callback raises, the run is saved and ends with the callback's traceback.
 """
 
 from __future__ import annotations
@@ -25,30 +24,30 @@ if TYPE_CHECKING:
 
 @dataclass
 class LiveRun:
-    """A run under way, as callbacks see it."""
+    """A run in progress, as callbacks see it."""
 
     path: Path
     config: Config
     log: Log
-    learners: Callable[[], dict[str, Any]]  # every team's as they are now, on the host
-    stop: Callable[[], None]  # ends the run early: saved, evaluated, and fit to be resumed
+    learners: Callable[[], dict[str, Any]]  # every team's current learner, on the host
+    stop: Callable[[], None]  # ends the run early: saved, evaluated, ready to be resumed
     steps: int = 0  # environment steps so far
-    seconds: float = 0.0  # of training so far
+    seconds: float = 0.0  # seconds of training so far
 
     def player(self) -> Player:
-        """The policies as they are now."""
+        """A player with the current policies."""
         return Player(self.config, self.learners(), self.steps)
 
 
 class Evaluated(Episodes):
-    """The episodes of an evaluation, and what is logged of it."""
+    """The episodes of an evaluation, and its logged values."""
 
-    values: dict[str, float]  # by metric name
-    best: bool  # whether no evaluation before scored as high
+    values: dict[str, float]  # logged values, by metric
+    best: bool  # whether it is the best evaluation so far
 
     @classmethod
     def of(cls, played: Episodes, values: dict[str, float], best: bool) -> Evaluated:
-        """These episodes with these values."""
+        """Add values to these episodes."""
         made = cls(*played)
         made.values = values
         made.best = best
@@ -56,26 +55,27 @@ class Evaluated(Episodes):
 
 
 class Callback:
-    """Does nothing. Override the methods that you want to be called."""
+    """Does nothing. Override the methods you need."""
 
     def on_iteration(self, run: LiveRun, values: dict[str, float]) -> None:
-        """After each log point of training, with what is logged."""
+        """Called at each log point of training, with the logged values."""
 
     def on_evaluation(self, run: LiveRun, played: Evaluated) -> None:
-        """After each evaluation, also those before the first step and after the last;
-        `played.values` is what is logged."""
+        """Called after each evaluation, including those before the first step and after the last.
+
+        `played.values` are the logged values."""
 
     def on_faults(self, run: LiveRun, faults: Sequence[Fault], during: str) -> None:
-        """After an environment on the host broke, `during` training or evaluation."""
+        """Called after an environment on the host broke, `during` training or evaluation."""
 
     def on_checkpoint(self, run: LiveRun, path: Path) -> None:
-        """Once a checkpoint is whole on the disk, in the folder `path`."""
+        """Called once a checkpoint is on the disk, in the folder `path`."""
 
     def on_end(self, run: LiveRun, result: Result) -> None:
-        """After a run that was finished or stopped: all is written."""
+        """Called after a run finished or was stopped, when all files are written."""
 
     def close(self) -> None:
-        """Release what you hold: nothing follows, however the run ended."""
+        """Release resources; called last, however the run ended."""
 
 
 class Failed(ShoalError):
@@ -88,8 +88,8 @@ class Failed(ShoalError):
 class Hooks:
     """All callbacks of a run.
 
-    An error of a sink (the run's own log and console) ends the run where it occurs. The first
-    error of any other callback is kept; after it none but the sinks is called.
+    An error of a sink (the run's own log and console) ends the run at once. The first error of any
+    other callback is kept; after it only sinks are called.
     """
 
     def __init__(self, builtin: Iterable[Callback], users: Iterable[Callback] = ()):
@@ -103,7 +103,7 @@ class Hooks:
         self.failure: Failed | None = None
 
     def call(self, hook: str, run: LiveRun, *about: Any) -> None:
-        """Call that method of every callback, the sinks first."""
+        """Call method `hook` of every callback, sinks first."""
         for sink in self.sinks:
             getattr(sink, hook)(run, *about)
         for callback in self.callbacks:
@@ -119,6 +119,6 @@ class Hooks:
                     self.failure.detail = traceback.format_exc()
 
     def close(self) -> None:
-        """Close every callback; the sinks belong to whoever opened them."""
+        """Close every callback but the sinks, which belong to whoever opened them."""
         for callback in self.callbacks:
             callback.close()

@@ -1,4 +1,4 @@
-"""What a run shows: a live line on a terminal, plain lines elsewhere, nothing when quiet."""
+"""Console output of a run: a live line on a terminal, plain lines elsewhere, nothing when quiet."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ BROKE = {
 
 
 def on_terminal() -> bool:
-    """Whether stdout is a terminal; there may be no stdout at all."""
+    """Whether stdout is a terminal; stdout may be None."""
     return sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty()
 
 
 def tell(text: str) -> None:
-    """Print a line, as far as stdout can encode it."""
+    """Print a line; characters that stdout cannot encode are replaced."""
     if sys.stdout is not None and not sys.stdout.closed:
         encoding = sys.stdout.encoding or "utf-8"
         print(printable(text).encode(encoding, "replace").decode(encoding), flush=True)
@@ -46,7 +46,7 @@ def _narrow() -> bool:
 
 
 class Console(Callback):
-    """Shows one run."""
+    """Shows one run on the console."""
 
     def __init__(self, quiet: bool = False):
         self.quiet = quiet
@@ -55,7 +55,7 @@ class Console(Callback):
         self.said = time.monotonic()
 
     def say(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a permanent line."""
         if self.bar is not None:
             self.bar.console.print(printable(text), highlight=False, markup=False)
         elif not self.quiet:
@@ -63,7 +63,7 @@ class Console(Callback):
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
-        """Show what takes long, and for how long already."""
+        """Show a message and the seconds passed, during something slow."""
         start = time.monotonic()
         if self.live:
             from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -159,7 +159,7 @@ class Console(Callback):
 
 
 def opposed(played: Episodes) -> list[str]:
-    """Teams whose agents' returns cancel out in every episode."""
+    """Teams whose agents' returns sum to zero in every episode."""
     return [
         team
         for team, rows in played.returns.items()
@@ -168,5 +168,5 @@ def opposed(played: Episodes) -> list[str]:
 
 
 def listed(scores: dict[str, float]) -> str:
-    """`adversary 3.21, agent -4.56`."""
+    """Scores in words: `adversary 3.21, agent -4.56`."""
     return ", ".join(f"{team} {score:.2f}" for team, score in scores.items())

@@ -23,8 +23,8 @@ def draw(
     training: list[tuple[int, dict[str, float]]],
     random: Episodes | None,
 ) -> None:
-    """One panel per team: evaluations with the middle half of their episodes, training returns, the
-    random level, if it was played."""
+    """Draw one panel per team: evaluations with the middle half of their episodes, training
+    returns, and the return of random play, if it was played."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -76,7 +76,7 @@ def _panel(
 
 
 def _clock(axes: Any, steps: np.ndarray, seconds: np.ndarray) -> None:
-    """A second axis on top: the same instants in seconds of training."""
+    """Add a second axis on top: seconds of training."""
     from matplotlib.ticker import MaxNLocator
 
     if seconds[-1] <= 0:
@@ -92,7 +92,7 @@ def _clock(axes: Any, steps: np.ndarray, seconds: np.ndarray) -> None:
 
 
 def short(value: float, _: Any = None) -> str:
-    """2500000 -> 2.5M."""
+    """A short label of a number: 2500000 -> 2.5M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:g}{letter}"

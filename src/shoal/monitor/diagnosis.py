@@ -1,4 +1,4 @@
-"""Why training may have diverged: the game's numbers are checked before a learner's rates."""
+"""Find out why training diverged: check the game's numbers before blaming the learning rate."""
 
 from __future__ import annotations
 
@@ -16,28 +16,30 @@ from ..engine.episodes import Episodes
 from ..engine.evaluate import Evaluator
 from ..types import Clock, View
 
-HUGE = 1e6  # beyond which a number is more than nets and their squared errors bear
-# of random play that are looked at
+HUGE = 1e6  # larger numbers are too large for nets and their squared errors
+# games and instants of random play that are examined
 GAMES = 4
 INSTANTS = 200
 OTHERWISE = "try a smaller lr or max_grad_norm"
 
 
 def cause(config: Config, views: dict[str, View], before: Episodes) -> str:
-    """The first cause that is found, and its cure; `views` are the newest, `before` was played
-    before any training."""
+    """The first cause found, and its cure.
+
+    `views` are the newest; `before` are episodes played before training."""
     return next(iter([*_strange(config, views), *_rich(before)]), OTHERWISE)
 
 
 def _strange(config: Config, views: dict[str, View]) -> Iterator[str]:
-    """Numbers of views that are not finite, or huge; of random play, as a diverged policy spoils
-    what it sees."""
+    """Numbers in views that are not finite, or huge.
+
+    A compiled game is played at random for it, as a diverged policy distorts its observations."""
     fields = {"observation": "obs", "state": "state", "reward": "reward"}
     for seen in [views] if config.hosted else _random_play(config):
         for team, view in seen.items():
             for what, name in fields.items():
                 numbers = np.abs(np.asarray(getattr(view, name), np.float64))
-                largest = float(numbers.max(initial=0.0))  # nan if there is any
+                largest = float(numbers.max(initial=0.0))  # NaN if any is
                 if not largest <= HUGE:
                     yield _sentence(team, what, largest)
 
@@ -50,7 +52,7 @@ def _sentence(team: str, what: str, size: float) -> str:
 
 
 def _random_play(config: Config) -> Iterator[dict[str, View]]:
-    """Every team's views at every instant of a compiled game."""
+    """Every team's views at every instant of random play in a compiled game."""
     guessers = {team: algorithms.random_policy(spec) for team, spec in config.game.teams.items()}
     nothing: dict[str, Any] = {team: () for team in guessers}
     clock = Clock(jnp.float32(0), jnp.float32(0))
@@ -61,7 +63,7 @@ def _random_play(config: Config) -> Iterator[dict[str, View]]:
 
 
 def _rich(before: Episodes) -> Iterator[str]:
-    """Rewards that were huge before any training, by the returns of whole episodes."""
+    """Rewards that were huge before training, judged by returns of whole episodes."""
     for team, rows in before.returns.items():
         each = float(np.abs(rows / np.maximum(before.length, 1)[:, None]).max(initial=0.0))
         if not each <= HUGE:

@@ -1,9 +1,8 @@
-"""Whole episodes on film: played as an evaluation plays them, on games and keys of their own, and
-drawn.
+"""Videos of whole episodes, played as in an evaluation and drawn.
 
-A camera plays the very episodes that an evaluation of the same seed and number of episodes plays.
-Compiled games are drawn afterwards, from their states; games on the host draw themselves while they
-are played.
+A camera plays exactly the episodes that an evaluation with the same seed and number of episodes
+plays. Compiled games are drawn afterwards, from their states; games on the host draw themselves
+while they are played.
 """
 
 from __future__ import annotations
@@ -35,21 +34,21 @@ from ..store.metrics_file import FILM
 from ..types import Clock
 from .callbacks import Callback, Evaluated, LiveRun
 
-FOLDER = "videos"  # of a run
-# pictures per second, and more where an episode would take more seconds than that
+FOLDER = "videos"  # subfolder of a run
+# frames per second; more if an episode would last longer than the seconds below
 FPS = 10
 LONGEST = 30
-# TensorBoard's copy: at most so wide, of so many pictures
+# TensorBoard's copy: largest width, and most frames
 THUMB = 320
 THUMBS = 100
 
 
 @dataclass(frozen=True)
 class Take:
-    """One whole episode."""
+    """One filmed episode."""
 
-    pictures: Callable[[], Iterator[np.ndarray]]  # [H,W,3] of each instant
-    # at each instant: what one agent of each team has earned so far, in the mean
+    pictures: Callable[[], Iterator[np.ndarray]]  # frames [H,W,3], one per instant
+    # at each instant: mean return per agent so far, by team
     returns: Sequence[dict[str, float]]
 
     @property
@@ -58,7 +57,7 @@ class Take:
 
 
 class Camera:
-    """Films the first `shown` of an evaluation's episodes."""
+    """Films the first `shown` episodes of an evaluation."""
 
     def __init__(
         self, env: Any, algorithms: dict[str, Algorithm], episodes: int, greedy: bool, shown: int
@@ -68,7 +67,7 @@ class Camera:
         self.evaluator = Evaluator(env, algorithms, episodes, greedy)
 
     def shoot(self, learners: dict, seed: int, clock: Clock) -> list[Take]:
-        """Play them; they are drawn once their pictures are asked for."""
+        """Play the episodes; frames are drawn when they are asked for."""
         instants = list(self.evaluator.instants(learners, seed, clock))
         states = [jax.device_get(tally.play.game) for tally, _ in instants]
         actions = [jax.device_get(did) for _, did in instants]
@@ -85,7 +84,7 @@ class Camera:
         return takes
 
     def close(self) -> None:
-        """Do nothing: there are no processes."""
+        """Do nothing: a compiled game has no processes."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class _Drawing:
 
 
 class HostCamera(HostEvaluator):
-    """`Camera` for a game on the host, which draws a picture at every instant."""
+    """`Camera` for a game on the host, which draws a frame at every instant."""
 
     def __init__(self, env: Hosted, algorithms: dict[str, Algorithm], greedy: bool, shown: int):
         settings = replace(DEFAULT, patience=env.patience)
@@ -111,12 +110,12 @@ class HostCamera(HostEvaluator):
         self.earned: dict[tuple[int, int], list[dict[str, float]]] = {}
 
     def shoot(self, learners: dict, seed: int, clock: Clock) -> list[Take]:
-        """Play and draw them."""
+        """Play and draw the episodes."""
         self.reels = {}
         self.earned = {}
         with _undisturbed():
             self(learners, seed, clock)
-        # an evaluation's order: every game's first episode, then every second one
+        # order of an evaluation: every game's first episode, then every second one
         places = sorted(self.reels)
         return [Take(_Unpacking(self.reels[at]), self.earned[at]) for at in places]
 
@@ -126,7 +125,7 @@ class HostCamera(HostEvaluator):
         pictures = arena.render(going)
         for game in np.flatnonzero(going).tolist():
             at = (int(row[game]), game)
-            if arena.arrays["first"][game] or at not in self.reels:  # one that broke begins anew
+            if arena.arrays["first"][game] or at not in self.reels:  # a broken episode begins anew
                 self.reels[at] = []
                 self.earned[at] = []
             self.reels[at].append(pictures[game])
@@ -145,8 +144,8 @@ class _Unpacking:
 def camera(
     env: Any, algorithms: dict[str, Algorithm], episodes: int, greedy: bool, shown: int = 0
 ) -> Camera | HostCamera:
-    """A camera for a game that can be drawn, which films `shown` of the episodes, or all."""
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame's: there need be no screen
+    """A camera that films `shown` of the episodes, or all; refuses a game that cannot be drawn."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame needs no screen
     if isinstance(env, Hosted):
         made = HostCamera(env, algorithms, greedy, shown or episodes)
         with _undisturbed():
@@ -157,13 +156,13 @@ def camera(
 
 
 def pace(takes: Sequence[Take]) -> int:
-    """Pictures per second: more for long episodes."""
+    """Frames per second: more for long episodes."""
     return max(FPS, -(-max(take.steps for take in takes) // LONGEST))
 
 
 def reel(takes: Sequence[Take], title: str, env: Any, fps: int) -> Iterator[np.ndarray]:
-    """All frames of a video: every instant under its caption, and a second to look at how each
-    episode ended."""
+    """All frames of a video: every instant with its caption, and the end of each episode for a
+    second."""
     colours = team_colours(env.teams) if getattr(env, "coloured", False) else {}
     for number, take in enumerate(takes, 1):
         which = f"episode {number}, " if len(takes) > 1 else ""
@@ -178,7 +177,7 @@ def reel(takes: Sequence[Take], title: str, env: Any, fps: int) -> Iterator[np.n
 
 
 class Filming(Callback):
-    """Films episodes at every evaluation: into the run's folder, and smaller into TensorBoard."""
+    """Films episodes at every evaluation, into the run's folder and, smaller, into TensorBoard."""
 
     def __init__(self, config: Config):
         s = config.settings
@@ -202,7 +201,7 @@ class Filming(Callback):
 
 
 class Thumbs:
-    """Passes frames on, and keeps a smaller copy of every so many."""
+    """Passes frames through, and keeps a smaller copy of every n-th one."""
 
     def __init__(self, frames: Iterator[np.ndarray], every: int):
         self.frames = frames
@@ -223,7 +222,7 @@ class Thumbs:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Put the global random streams back, as environments in this process may draw from them."""
+    """Restore the global random state, which environments in this process may use."""
     ours = random.getstate()
     numpys = np.random.get_state()
     try:

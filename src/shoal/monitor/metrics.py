@@ -1,4 +1,5 @@
-"""Collects a run's metrics and passes them to its callbacks: files, console, trackers, users'."""
+"""Collects a run's metrics and passes them to its callbacks: files, console, trackers, the
+user's."""
 
 from __future__ import annotations
 
@@ -27,25 +28,26 @@ from .callbacks import Evaluated, Hooks, LiveRun
 
 
 class Diverged(ShoalError):
-    """A loss is no longer a number."""
+    """A loss is NaN or infinite."""
 
     exit_code = 1
     reason = "diverged"
 
 
 class RunMetrics:
-    """Counts steps; forwards metrics, evaluations and faults."""
+    """Counts steps, and passes metrics, evaluations and faults to the callbacks."""
 
     def __init__(self, run: LiveRun, hooks: Hooks):
         self.run = run
         self.hooks = hooks
         self.teams: dict[str, Spec] = run.config.sides
-        self.forwarded = {"training": 0, "evaluation": 0}  # faults of each
+        self.forwarded = {"training": 0, "evaluation": 0}  # number of faults passed on
         self.history = History([], [], {})
 
     def iteration(self, metrics: Metrics, spent: float, faults: dict[str, float]) -> int:
-        """Forward what a call of the training program gave in `spent` seconds; the steps it
-        made."""
+        """Pass on the metrics of one call of the training program; return the steps it made.
+
+        `spent` are the seconds it took."""
         run = self.run
         fresh = int(metrics.steps[-1]) - run.steps
         run.steps = run.steps + fresh
@@ -72,7 +74,7 @@ class RunMetrics:
         return fresh
 
     def evaluation(self, played: Episodes, best: bool) -> None:
-        """Forward an evaluation, and whether it was the best so far."""
+        """Pass on an evaluation; `best` if it is the best so far."""
         run = self.run
         self.history.points.append(CurvePoint(run.steps, run.seconds, played))
         self.history.before.update(self.history.before or played.score())
@@ -80,7 +82,8 @@ class RunMetrics:
         self.hooks.call("on_evaluation", run, Evaluated.of(played, values, best))
 
     def faults(self, during: str, faults: list[Fault]) -> None:
-        """Forward those that are new, of all faults during training or evaluation."""
+        """Pass on those of `faults` that are new; `faults` are all so far, `during` training or
+        evaluation."""
         fresh = faults[self.forwarded[during] :]
         self.forwarded[during] = len(faults)
         if fresh:
@@ -88,7 +91,7 @@ class RunMetrics:
 
 
 def evaluation_values(played: Episodes, teams: dict[str, Spec]) -> dict[str, float]:
-    """What is logged of an evaluation, by name."""
+    """Logged values of an evaluation, by metric."""
     each = {team: rows.mean(0) for team, rows in played.returns.items()}
     values = return_values(played.score(), each, teams)
     for team, rows in played.returns.items():
@@ -101,7 +104,8 @@ def evaluation_values(played: Episodes, teams: dict[str, Spec]) -> dict[str, flo
 def return_values(
     returns: dict[str, float], each: dict[str, Any], teams: dict[str, Spec]
 ) -> dict[str, float]:
-    """Returns by name: every team's, and its agents' if there are several but not too many."""
+    """Returns by metric: every team's, and every agent's in teams of several, but not too many,
+    agents."""
     values = {return_name(team): value for team, value in returns.items()}
     for team, spec in teams.items():
         if 1 < spec.n <= EACH:
@@ -124,7 +128,7 @@ def _means(metrics: dict[str, Any]) -> dict[str, float]:
 
 
 def _refuse_nonsense(learning: dict[str, dict[str, Any]], step: int) -> None:
-    """Refuse metrics that are no numbers; name those of the first iteration that has any."""
+    """Refuse metrics that are not finite; name those of the first iteration that has any."""
     bad = {
         f"{tag(team)}/{name}": ~np.isfinite(series).reshape(len(series), -1).all(1)
         for team, metrics in learning.items()

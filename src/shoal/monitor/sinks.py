@@ -1,4 +1,4 @@
-"""The files of a run: JSON lines, TensorBoard events, a row per evaluation episode and agent."""
+"""Log files of a run: JSON lines, TensorBoard events, one row per evaluation episode and agent."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ FILES = (folder.METRICS, folder.EPISODES, folder.FAULTS)
 
 
 class Log(Callback):
-    """Writes the files of a run; every line is on the disk when a call returns.
+    """Writes the log files; every line is on the disk when a call returns.
 
-    Of a run that is resumed, the files are cut back to its checkpoint: to `marks` bytes each, and
-    to `step`.
+    When a run is resumed, the files are cut back to its checkpoint: to `marks` bytes each, and to
+    `step`.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Log(Callback):
         self.events = SummaryWriter(str(run / folder.TENSORBOARD), purge_step=step)
 
     def _columns(self) -> list[str]:
-        """The columns of the file: a resumed run may have been begun without metrics."""
+        """The columns in the file: a resumed run may have begun without those of metrics."""
         self.episodes.flush()
         with (self.run / folder.EPISODES).open(newline="", encoding="utf-8") as file:
             return next(csv.reader(file), [])
@@ -81,7 +81,7 @@ class Log(Callback):
             self.events.add_scalar(name, value, step)
 
     def video(self, name: str, frames: np.ndarray, fps: int, step: int) -> None:
-        """Show `frames [T,H,W,3]` of bytes among TensorBoard's images, as an animation."""
+        """Show `frames [T,H,W,3]` of bytes as an animation among TensorBoard's images."""
         from PIL import Image
         from tensorboardX.proto.summary_pb2 import Summary  # type: ignore[attr-defined]
 
@@ -109,7 +109,7 @@ class Log(Callback):
             file.writelines(json.dumps(fault._asdict()) + "\n" for fault in faults)
 
     def _rows(self, run: LiveRun, played: Evaluated) -> None:
-        """A row for every episode and agent, with the metrics of the episode."""
+        """Write a row for every episode and agent, with the metrics of the episode."""
         said = {episode_name(name): values for name, values in played.metrics.items()}
         extra = [said[column] for column in self.columns[len(COLUMNS) :]]
         for team, spec in run.config.sides.items():

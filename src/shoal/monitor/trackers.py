@@ -1,8 +1,7 @@
-"""Weights & Biases and MLflow as callbacks: the same names as in `metrics.jsonl`, against
+"""Weights & Biases and MLflow as callbacks: the metric names of `metrics.jsonl`, against
 environment steps.
 
-Which of their runs this one is stands in `tracking.json` of the run folder, so that a resumed run
-goes on in it.
+The run folder's `tracking.json` keeps the tracker's run id, so that a resumed run continues it.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from ..store.metrics_file import STEP, score_name
 from .callbacks import Callback, Evaluated, LiveRun
 
 IDS = "tracking.json"
-UNKNOWN = re.compile(r"[^\w/. -]")  # what MLflow takes in no name of a metric
+UNKNOWN = re.compile(r"[^\w/. -]")  # characters that MLflow allows in no metric name
 
 
 class Tracker(Callback):
-    """A tracker of others: opens a run of theirs at the first call and closes it at the end."""
+    """A tracking service: opens a tracked run at the first call and closes it at the end."""
 
     name: str
 
@@ -56,7 +55,7 @@ class Tracker(Callback):
             self.shut(self.ended)
 
     def _opened(self, run: LiveRun) -> None:
-        """Open a run of theirs, or the one that was begun."""
+        """Open a new tracked run, or continue the earlier one."""
         if not self.open:
             ids = self._tracked_as(run.path / IDS)
             ids[self.name] = self.begin(run, ids.get(self.name, ""))
@@ -65,14 +64,14 @@ class Tracker(Callback):
 
     @staticmethod
     def _tracked_as(path: Path) -> dict[str, str]:
-        """The ids under which the run was tracked before it was resumed."""
+        """Ids of the tracked runs, from before this run was resumed."""
         ids = files.read_json(path, "a run that was tracked") if path.exists() else {}
         if not isinstance(ids, dict) or not all(isinstance(one, str) for one in ids.values()):
             raise ShoalError(f"{path} does not say how the run was tracked: remove it")
         return ids
 
     def begin(self, run: LiveRun, before: str) -> str:
-        """Open a new run of theirs, or the one whose id is `before`; its id."""
+        """Open a new tracked run, or the one with id `before`; return its id."""
         raise NotImplementedError
 
     def log(self, step: int, values: dict[str, float]) -> None:
@@ -84,12 +83,12 @@ class Tracker(Callback):
         raise NotImplementedError
 
     def shut(self, ended: bool) -> None:
-        """Close their run; `ended` if all went well."""
+        """Close the tracked run; `ended` if all went well."""
         raise NotImplementedError
 
 
 class WandB(Tracker):
-    """Weights & Biases; `WANDB_MODE=offline` writes to the run folder's `wandb/` alone."""
+    """Weights & Biases; with `WANDB_MODE=offline` it writes only to `wandb/` in the run folder."""
 
     name = "wandb"
 
@@ -103,7 +102,7 @@ class WandB(Tracker):
             )
 
     def _known(self) -> bool:
-        """Whether somebody is logged in; earlier versions tell only of a key without a prompt."""
+        """Whether a user is logged in; earlier versions of wandb only tell of a key."""
         try:
             return bool(self.package.login(prompt=False))
         except TypeError:
@@ -141,8 +140,7 @@ class WandB(Tracker):
 
 
 class MLflow(Tracker):
-    """MLflow, wherever `MLFLOW_TRACKING_URI` says, else where MLflow itself would go: a database in
-    this folder."""
+    """MLflow, at `MLFLOW_TRACKING_URI` or else at MLflow's default: a database in this folder."""
 
     name = "mlflow"
 

@@ -1,4 +1,4 @@
-"""What many runs say: results, statistics, tables, figures, one HTML page.
+"""Results of many runs: statistics, tables, figures, one HTML page.
 
 Reads run folders; trains nothing.
 """

@@ -1,5 +1,4 @@
-"""The pictures of a study, as SVG that takes the colours of the page it stands on, and the curves
-as PNG too."""
+"""Figures of a study, as SVG in the colours of the surrounding page; the curves also as PNG."""
 
 from __future__ import annotations
 
@@ -18,22 +17,22 @@ from .study import Study, Task
 from .tables import Comparison, Total, interval, number
 
 COLOURS = ("#3b82c4", "#e07b27", "#2f9e6e", "#9b6fd0", "#d9485f", "#b8901c", "#1aa3a3", "#d66fb0")
-DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))  # once all colours are taken
+DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))  # once all colours are used
 INK = "#33383d"
 FAINT = "#7d8790"
 GRID = "#dfe4e8"
 IN_PAGE = {INK: "var(--ink)", FAINT: "var(--faint)", GRID: "var(--line)"}
 PANEL = (3.5, 2.75)  # inches
 CURVES = "curves.png"
-# the folder of all pictures as files, and what they are
+# subfolder of all figures as files, and their formats
 FIGURES = "figures"
 KINDS = (".svg", ".pdf")
 LEVELS = 101
-LETTERS = 14  # of a legend, on an inch
+LETTERS = 14  # letters of a legend per inch
 
 
 def style(study: Study, algorithm: str) -> dict[str, Any]:
-    """An algorithm looks the same in every picture."""
+    """Line style of an algorithm, the same in every figure."""
     place = study.algorithms.index(algorithm)
     return {
         "color": COLOURS[place % len(COLOURS)],
@@ -42,8 +41,7 @@ def style(study: Study, algorithm: str) -> dict[str, Any]:
 
 
 def curves(study: Study) -> Any:
-    """A panel per task: the interquartile mean over seeds at every evaluation, with its
-    interval."""
+    """Learning curves, a panel per task: interquartile mean over seeds and its interval."""
     columns = min(len(study.tasks), 2 if len(study.tasks) == 4 else 3)
     lines = -(-len(study.tasks) // columns)
     wide = 1.7 if columns == 1 else 1.0
@@ -65,8 +63,9 @@ def curves(study: Study) -> Any:
 
 
 def _curve(axes: Any, study: Study, task: Task) -> None:
-    """Of a net that has learnt nothing yet, which may be far worse than random play, only the way
-    up is shown."""
+    """Draw the curves of one task.
+
+    The range ignores the first evaluation: an untrained net may be far worse than random play."""
     steps = 0.0
     seen = [study.random(task)]
     for algorithm in study.algorithms:
@@ -77,7 +76,7 @@ def _curve(axes: Any, study: Study, task: Task) -> None:
             scores = study.scores(task, algorithm)
             look = style(study, algorithm)
             guess = estimate([scores.T])
-            # else there are too many lines to see anything
+            # lines of single runs; with several algorithms there would be too many
             if len(study.algorithms) == 1 and len(mine) > 1:
                 for place, line in enumerate(scores):
                     axes.plot(
@@ -90,7 +89,7 @@ def _curve(axes: Any, study: Study, task: Task) -> None:
                     )
             _band(axes, grid, guess, algorithm, look)
             seen += [value for line in guess if line is not None for value in line[1:]]
-    if np.isfinite(seen[0]):  # else no run of this task has finished
+    if np.isfinite(seen[0]):  # NaN if no run of this task has finished
         axes.axhline(seen[0], color=FAINT, lw=1.1, ls=(0, (5, 4)), label="random play")
         margin = 0.05 * (max(seen) - min(seen)) or 1.0
         axes.set_ylim(min(seen) - margin, max(seen) + margin)
@@ -103,7 +102,7 @@ def _curve(axes: Any, study: Study, task: Task) -> None:
 
 
 def profiles(study: Study) -> Any:
-    """The share of runs above every normalised score."""
+    """Performance profiles: the share of runs above every normalised score."""
     scores = {algorithm: study.normalised(algorithm) for algorithm in study.algorithms}
     everything = np.concatenate([runs for strata in scores.values() for runs in strata])
     levels = np.linspace(min(0.0, everything.min()), max(1.0, everything.max()), LEVELS)
@@ -124,7 +123,7 @@ def profiles(study: Study) -> Any:
 
 
 def aggregates(study: Study, totals: Sequence[Total]) -> Any:
-    """Normalised interquartile means over all tasks."""
+    """Interquartile means of normalised scores over all tasks."""
     marks = [
         (total.algorithm, total.iqm, style(study, total.algorithm)["color"]) for total in totals
     ]
@@ -132,7 +131,7 @@ def aggregates(study: Study, totals: Sequence[Total]) -> Any:
 
 
 def comparisons(study: Study, pairs: Sequence[Comparison]) -> Any:
-    """Probabilities of improvement."""
+    """Probabilities of improvement, by pair of algorithms."""
     marks = [
         (f"{d.one} over {d.other}", d.probability, style(study, d.one)["color"]) for d in pairs
     ]
@@ -140,7 +139,7 @@ def comparisons(study: Study, pairs: Sequence[Comparison]) -> Any:
 
 
 def _dots(marks: list[tuple[str, Estimate, str]], about: str, middle: float | None) -> Any:
-    """A dot with its interval on each line, the first on top."""
+    """Draw a dot with its interval on each line, the first on top."""
     figure = _figure(6.6, 0.75 + 0.27 * len(marks))
     axes = figure.subplots()
     for place, (_, guess, colour) in enumerate(reversed(marks)):
@@ -190,7 +189,8 @@ def _plain(axes: Any, lines: str = "y") -> None:
 
 
 def _explained(figure: Any, handles: dict[str, Any]) -> None:
-    """A legend above all, in as many columns as have room; what is no algorithm comes last."""
+    """Add a legend above the panels, in as many columns as fit; entries that are no algorithm come
+    last."""
     handles |= {name: handles.pop(name) for name in ("each seed", "random play") if name in handles}
     columns = int(figure.get_figwidth() * LETTERS / (max(map(len, handles), default=0) + 6))
     look = {
@@ -214,11 +214,11 @@ def _figure(width: float, height: float) -> Any:
 
 
 def save(figure: Any, path: Path) -> None:
-    """As a file of its own, of the kind that its name says."""
+    """Write a figure to a file, in the format of its suffix."""
     from matplotlib import rc_context
 
     kind = path.suffix[1:]
-    # equal runs, equal files
+    # no dates: equal runs give equal files
     dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
     with atomic(path) as temporary, rc_context({"svg.hashsalt": "shoal", "pdf.fonttype": 42}):
         _plain_texts(figure)
@@ -226,7 +226,7 @@ def save(figure: Any, path: Path) -> None:
 
 
 def _plain_texts(figure: Any) -> None:
-    """Let a dollar sign in a name be one, not the beginning of a formula."""
+    """Show a dollar sign in a name as such, not as the start of a formula."""
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):
@@ -234,8 +234,7 @@ def _plain_texts(figure: Any) -> None:
 
 
 def inline(figure: Any) -> str:
-    """Only the drawing: text stays text, nothing refers to anything outside, and inks are the
-    page's."""
+    """A figure as inline SVG: text stays text, nothing external is used, colours are the page's."""
     from matplotlib import rc_context
 
     drawn = io.StringIO()

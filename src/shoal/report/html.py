@@ -1,5 +1,4 @@
-"""One page that says it all: no file beside it, nothing from the network, light or dark as its
-reader likes it."""
+"""The report as one HTML page: self-contained, nothing from the network, light or dark."""
 
 from __future__ import annotations
 
@@ -59,7 +58,7 @@ dt { color: var(--faint); } dd { margin: 0; }
 
 
 def write(study: Study, folder: Path) -> None:
-    """The page, the curves as a picture beside it, and every picture as a file for papers."""
+    """Write the page, the curves as a picture beside it, and every figure as a file for papers."""
     pictures = figures(study)
     write_text(folder / REPORT, page(study, folder, pictures))
     plots.save(pictures["curves"], folder / plots.CURVES)
@@ -70,8 +69,7 @@ def write(study: Study, folder: Path) -> None:
 
 
 def figures(study: Study) -> dict[str, Any]:
-    """The curves; of several algorithms that can be compared also what follows from their
-    normalised scores."""
+    """The curves, and figures of normalised scores if several algorithms can be compared."""
     drawn = {"curves": plots.curves(study)}
     if len(study.algorithms) > 1 and study.comparable:
         drawn["scores"] = plots.aggregates(study, tables.totals(study))
@@ -81,7 +79,7 @@ def figures(study: Study) -> dict[str, Any]:
 
 
 def page(study: Study, folder: Path, pictures: dict[str, Any]) -> str:
-    """All of it."""
+    """The whole page as HTML."""
     drawn = {name: plots.inline(picture) for name, picture in pictures.items()}
     title = (
         f"{folder.absolute().name}: {_count(len(study.algorithms), 'algorithm')} on"
@@ -207,7 +205,7 @@ def _aggregate(study: Study, picture: str) -> str:
 
 
 def _protocol(study: Study) -> str:
-    """What is the same for all runs once, what is not, by environment."""
+    """The protocol: facts of all runs once, then what differs by environment."""
     done = [run for run in study.runs if run.protocol]
     facts: dict[str, str] = {}
     for name in ("versions", "device", "devices", "score"):
@@ -300,7 +298,7 @@ def _unusual(config: dict[str, Any]) -> Iterable[tuple[str, Any]]:
 
 
 def _table(head: Sequence[str], lines: list[str], text: int) -> str:
-    """The first `text` columns hold words, the others numbers."""
+    """An HTML table; the first `text` columns hold words, the others numbers."""
     cells = "".join(
         f"<th{_class('n' if i >= text else '')}>{escape(name)}</th>" for i, name in enumerate(head)
     )

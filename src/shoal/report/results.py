@@ -1,4 +1,4 @@
-"""Reads the runs of a campaign, or of any folders, into a study."""
+"""Read the runs of a campaign, or of any folders, into a study."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ..store.metrics_file import STEP, metrics_in, read_lines, returns_in
 from ..store.records import Failure, Summary
 from .study import Left, RunScores, Study, by_metric
 
-DEEP = 3  # folders below the one given, in which run folders are looked for
-FEW = 3  # options that a label names even where fewer would tell runs apart
-PLAYED = ("games", "window")  # settings of a run that its algorithm learns otherwise with
+DEEP = 3  # levels of subfolders in which run folders are searched
+FEW = 3  # options that a label may name even if fewer would tell runs apart
+PLAYED = ("games", "window")  # settings of a run that change how its algorithm learns
 
 
 def of_campaign(folder: Path, plan: Plan, metric: str = "") -> Study:
-    """The runs that are planned, finished or not. `metric` as in `by_metric`."""
+    """Read all planned runs of a campaign, finished or not. `metric` as in `by_metric`."""
     found = []
     for pair in plan.pairs:
         for seed in pair.seeds:
@@ -44,8 +44,9 @@ def of_folders(
     wanted: Callable[[RunScores], bool] = lambda run: True,
     metric: str = "",
 ) -> Study:
-    """All runs in some folders that are wanted, labelled by what tells these apart; one campaign is
-    read as such. `metric` as in `by_metric`."""
+    """Read all wanted runs in some folders, labelled by what tells them apart.
+
+    A single campaign is read as such. `metric` as in `by_metric`."""
     first = folders[0]
     if len(folders) == 1 and (first / planning.FILE).exists():
         study = of_campaign(first, planning.read(first))
@@ -82,8 +83,7 @@ def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _bare(path: Path) -> RunScores | Left:
-    """A run by its config alone, called by its algorithms and its environment, or why it is
-    none."""
+    """A run from its config alone, labelled by algorithms and environment, or why it is not one."""
     try:
         saved = files.read_json(path / runs.CONFIG, "a run folder")
         config = planning.plain(saved)
@@ -109,8 +109,8 @@ def _bare(path: Path) -> RunScores | Left:
 
 
 def _labelled(bare: list[RunScores]) -> list[RunScores]:
-    """Environments by what makes them other tasks, then the algorithms of each by what makes them
-    others."""
+    """Label environments by what makes them different tasks, then the algorithms on each
+    likewise."""
     where = labels([(run.env, _task(run)) for run in bare])
     bare = [replace(run, env=env) for run, env in zip(bare, where, strict=True)]
     told = []
@@ -125,15 +125,16 @@ def _labelled(bare: list[RunScores]) -> list[RunScores]:
 
 
 def _task(run: RunScores) -> dict[str, Any]:
-    """What makes another task of an environment: its options, and when and how a run is
-    evaluated."""
+    """Values that make runs on one environment different tasks: options of the environment, and
+    when and how runs are evaluated."""
     options = {f"env.{name}": value for name, value in run.config["options"].items()}
     sides = {"teams": ",".join(run.config["teams"])}
     return options | sides | {name: run.config["settings"][name] for name in planning.GRID}
 
 
 def _facts(run: RunScores, uniform: bool) -> dict[str, Any]:
-    """What makes another algorithm of one: its options, and how much it plays between updates."""
+    """Values that make runs different algorithms: options, and how much is played between
+    updates."""
     teams = run.config["teams"]
     settings = run.config["settings"]
     facts = {name: settings[name] for name in PLAYED} | {"from": settings.get("from_run", "")}
@@ -151,7 +152,7 @@ def _uniform(run: RunScores) -> bool:
 
 
 def _once(found: list[RunScores]) -> tuple[list[RunScores], list[Left]]:
-    """Nobody counts twice: of runs that are the same, the first that is finished."""
+    """Drop duplicates: of equal runs, keep the first that is finished."""
     places: dict[tuple, RunScores] = {}
     for run in sorted(found, key=lambda run: bool(run.failure)):
         places.setdefault((run.algorithm, run.env, run.seed), run)
@@ -169,7 +170,7 @@ def _once(found: list[RunScores]) -> tuple[list[RunScores], list[Left]]:
 
 
 def labels(names: list[tuple[str, dict[str, Any]]]) -> list[str]:
-    """Each name, and behind it the options in which it differs from others of that name."""
+    """Each name, followed by the options in which it differs from equal names."""
     told = {}
     for name in dict.fromkeys(name for name, _ in names):
         told[name] = _telling([options for other, options in names if other == name])
@@ -189,8 +190,7 @@ def labels(names: list[tuple[str, dict[str, Any]]]) -> list[str]:
 
 
 def _telling(alike: list[dict[str, Any]]) -> list[str]:
-    """Options that tell all of these apart: all that differ if they are few, else as few as will
-    do."""
+    """Options that tell all of these apart: all that differ if few do, else as few as suffice."""
     rows = [{key: repr(value) for key, value in options.items()} for options in alike]
     keys = dict.fromkeys(key for row in rows for key in row)
     differ = [key for key in keys if len({row.get(key) for row in rows}) > 1]
@@ -204,12 +204,12 @@ def _telling(alike: list[dict[str, Any]]) -> list[str]:
 
 
 def _kinds(rows: list[dict[str, str]], keys: list[str]) -> int:
-    """How many different rows these keys make."""
+    """Number of different rows, by these keys."""
     return len({tuple(row.get(key) for key in keys) for row in rows})
 
 
 def read(run: RunScores) -> RunScores:
-    """The run with the scores in its folder, or why it has none."""
+    """Add the scores in a run's folder, or why it has none."""
     if not (run.path / runs.CONFIG).exists():
         return replace(run, failure=_last("it never began", run.path))
     try:
@@ -230,10 +230,10 @@ def read(run: RunScores) -> RunScores:
 
 
 def _scored(run: RunScores, summary: Summary) -> RunScores:
-    """The finished run with its scores on the grid of its config."""
+    """Add the scores of a finished run, on its config's grid of steps."""
     saved = files.read_json(run.path / runs.CONFIG, "a run folder")
     steps, scores, metrics = _scores(run)
-    # As the trainer has it: an evaluation takes place as soon as its step is passed.
+    # As in the trainer, an evaluation takes place as soon as its step is passed.
     at = np.searchsorted(steps, np.minimum(run.grid, steps[-1]))
     at[-1] = len(steps) - 1
     on_grid = {team: rows[at] for team, rows in scores.items()}
@@ -258,27 +258,27 @@ def _last(what: str, path: Path) -> str:
 
 
 def _check_episodes(run: RunScores) -> None:
-    """Refuse a table of episodes that cannot be read as one."""
+    """Refuse a table of episodes that cannot be read."""
     text = files.read_bytes(run.path / runs.EPISODES).decode("utf-8")
     if len(max(text.splitlines(), key=len, default="")) > csv.field_size_limit():
         raise ValueError("a line of episodes.csv has no end")
 
 
 def episodes(run: RunScores) -> Iterator[dict[str, str]]:
-    """The rows of a run's evaluations, one per evaluation, episode, team and agent."""
+    """Rows of a run's evaluations: one per evaluation, episode, team and agent."""
     with (run.path / runs.EPISODES).open(newline="", encoding="utf-8") as file:
         yield from csv.DictReader(file)
 
 
 def columns(run: RunScores) -> list[str]:
-    """The columns of those rows."""
+    """Column names of the rows of `episodes`."""
     with (run.path / runs.EPISODES).open(newline="", encoding="utf-8") as file:
         return next(csv.reader(file), [])
 
 
 def _scores(run: RunScores) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Steps `[E]` of all evaluations, by team the means `[E]` of their returns, and the
-    environment's own metrics."""
+    """Steps `[E]` of all evaluations, mean returns `[E]` by team, and the environment's own
+    metrics."""
     teams = run.config["teams"]
     lines = read_lines(run.path).evaluations
     returns = [returns_in(line, teams, evaluation=True) for line in lines]
@@ -294,5 +294,5 @@ def _scores(run: RunScores) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str
 
 
 def _number(value: float | None) -> float:
-    """A number in the log, which writes NaN as null."""
+    """A number in the log, where NaN is written as null."""
     return float("nan") if value is None else value

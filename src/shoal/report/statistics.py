@@ -1,10 +1,10 @@
-"""Estimates from few runs, and how sure they are: interquartile means, profiles, probabilities of
+"""Estimates from few runs with intervals: interquartile means, profiles, probabilities of
 improvement.
 
 Agarwal et al. 2021, "Deep reinforcement learning at the edge of the statistical precipice": every
 interval is a percentile interval of the stratified bootstrap. A stratum is the runs of one task,
-one score per seed along the last axis; runs are drawn again within their task, so that every task
-keeps its weight. `scipy.stats.bootstrap` does this, and bears tasks with different numbers of runs,
+one score per seed along the last axis; runs are resampled within their task, so that every task
+keeps its weight. `scipy.stats.bootstrap` does this, also if tasks have different numbers of runs,
 as after a failure.
 """
 
@@ -17,14 +17,14 @@ import numpy as np
 
 RESAMPLES = 2_000
 LEVEL = 0.95
-FEW = 5  # seeds; the intervals of fewer are too narrow
-TRIM = 0.25  # at either end: the middle half is left
+FEW = 5  # seeds; intervals from fewer are too narrow
+TRIM = 0.25  # share cut off at either end: the middle half is left
 
-Strata = Sequence[np.ndarray]  # one [...,seeds] for each task
+Strata = Sequence[np.ndarray]  # one [...,seeds] per task
 
 
 class Estimate(NamedTuple):
-    """A value and its interval: none, if a task has only one seed."""
+    """A value and its interval; no interval if a task has only one seed."""
 
     value: np.ndarray
     low: np.ndarray | None = None
@@ -32,7 +32,7 @@ class Estimate(NamedTuple):
 
 
 def iqm(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
-    """The mean of the middle half of all scores; of fewer than four, the mean of all."""
+    """Interquartile mean: the mean of the middle half of all scores; of fewer than four, of all."""
     from scipy.stats import trim_mean
 
     return trim_mean(np.concatenate(strata, axis), TRIM, axis)
@@ -43,8 +43,9 @@ def mean(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 def better(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
-    """How probably a run of the one beats a run of the other on the same task: the first half are
-    the one's tasks."""
+    """Probability that a run of one algorithm beats a run of the other on the same task.
+
+    The first half of `strata` are the one's tasks, the second half the other's."""
     half = len(strata) // 2
     wins = [_beats(one, other) for one, other in zip(strata[:half], strata[half:], strict=True)]
     return np.mean(wins, axis=0)
@@ -57,8 +58,8 @@ def _beats(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def estimate(strata: Strata, statistic: Callable[..., np.ndarray] = iqm) -> Estimate:
-    """The statistic of all runs, and its interval. Equal runs give equal intervals: the draws are
-    always the same."""
+    """A statistic of all runs, with its interval. Draws are fixed: equal runs give equal
+    intervals."""
     from scipy.stats import bootstrap
 
     value = statistic(*strata)
@@ -84,5 +85,5 @@ def profile(strata: Strata, levels: np.ndarray) -> Estimate:
 
 
 def improvement(one: Strata, other: Strata) -> Estimate:
-    """How probably the one beats the other, task by task; both must have the same tasks."""
+    """Probability that one algorithm beats the other, over their tasks, which must be the same."""
     return estimate([*one, *other], better)

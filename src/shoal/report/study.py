@@ -1,4 +1,4 @@
-"""The scores of many runs, by task and algorithm, on one grid of environment steps."""
+"""Scores of many runs, by task and algorithm, on one grid of environment steps."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from .statistics import Strata
 
 @dataclass(frozen=True)
 class RunScores:
-    """One run and its scores; `failure` says why it does not count, and is empty if it does."""
+    """One run and its scores; `failure` says why it does not count, and is empty if it counts."""
 
     path: Path
-    algorithm: str  # labels
+    algorithm: str  # labels, as is `env`
     env: str
     seed: int
     config: dict[str, Any]  # as `campaign.plain` returns it
     failure: str = ""
     protocol: RunProtocol | None = None
-    scores: dict[str, np.ndarray] | None = None  # team -> [grid], mean returns of one agent
-    late: int = 0  # steps by which an evaluation came after its place on the grid, at most
-    random: dict[str, float] | None = None  # what random play earns, by team
+    scores: dict[str, np.ndarray] | None = None  # team -> [grid], mean returns per agent
+    late: int = 0  # most steps by which an evaluation was later than its place on the grid
+    random: dict[str, float] | None = None  # returns of random play, by team
     steps: int = 0
-    seconds: float = 0.0  # of training alone
-    # the environment's own: by metric [grid], and of random play
+    seconds: float = 0.0  # of training only
+    # the environment's own metrics: [grid] by name, and those of random play
     metrics: dict[str, np.ndarray] = field(default_factory=dict)
     random_metrics: dict[str, float] = field(default_factory=dict)
 
     @property
     def grid(self) -> np.ndarray:
-        """The environment steps at which it was to be evaluated."""
+        """The environment steps of its planned evaluations."""
         s = self.config["settings"]
         return np.linspace(0, s["steps"], s["evaluations"] + 2)
 
@@ -52,17 +52,17 @@ class RunScores:
         )
 
     def final(self, team: str, word: str) -> float | None:
-        """What its last evaluation says by that word of a team, or of the whole game."""
+        """The last evaluation's value of a metric `word`: the team's, else the whole game's."""
         names = (f"{team}/{word}", word)
         return next((float(self.metrics[name][-1]) for name in names if name in self.metrics), None)
 
 
 class Task(NamedTuple):
-    """What a score is a score of: a team of an environment, or all of it."""
+    """What a score refers to: a team of an environment, or the whole environment."""
 
     env: str
-    team: str  # "" for all of it
-    several: bool  # whether the environment has more teams
+    team: str  # "" for the whole environment
+    several: bool  # whether the environment has other teams
 
     @property
     def label(self) -> str:
@@ -78,12 +78,12 @@ class Left(NamedTuple):
 
 @dataclass(frozen=True)
 class Study:
-    """All runs, and what is asked of them."""
+    """All runs, and how to score them."""
 
     runs: list[RunScores]
-    scales: dict[str, list[float]]  # that the user has given
-    left: list[Left] = field(default_factory=list)  # run folders that are not among them
-    metric: str = ""  # of the environments, that is the score; "" for the return of one agent
+    scales: dict[str, list[float]]  # given by the user
+    left: list[Left] = field(default_factory=list)  # run folders left out
+    metric: str = ""  # the environments' metric used as score; "" for the return of one agent
 
     @cached_property
     def algorithms(self) -> list[str]:
@@ -91,7 +91,8 @@ class Study:
 
     @cached_property
     def tasks(self) -> list[Task]:
-        """Every team of every environment that anybody has played; by a metric, who has it."""
+        """Every team of every environment played; with a metric as score, only teams that have
+        it."""
         if self.metric:
             found = dict.fromkeys((run.env, team) for run in self.runs for team in run.scores or ())
             return [Task(env, team, bool(team)) for env, team in found]
@@ -100,31 +101,31 @@ class Study:
 
     @cached_property
     def words(self) -> list[str]:
-        """What metrics of environments are called, whosever they are."""
+        """Names of the environments' own metrics, without their team."""
         return list(dict.fromkeys(split(name)[1] for run in self.runs for name in run.metrics))
 
     @property
     def score(self) -> str:
-        """What a score is."""
+        """Definition of a score, in words."""
         return self.metric or "return of one agent"
 
     def of(self, task: Task, algorithm: str, failed: bool = False) -> list[RunScores]:
-        """The runs of an algorithm on a task that have scores, or those that failed."""
+        """Runs of an algorithm on a task: those with scores, or those that failed."""
         mine = [run for run in self.runs if (run.env, run.algorithm) == (task.env, algorithm)]
         return [run for run in mine if bool(run.failure) == failed]
 
     def scores(self, task: Task, algorithm: str) -> np.ndarray:
-        """`[seeds,grid]` mean returns of one agent."""
+        """`[seeds,grid]` scores."""
         return np.array([run.scores[task.team] for run in self.of(task, algorithm) if run.scores])
 
     def random(self, task: Task) -> float:
-        """What random play earns, over the evaluation games of all runs."""
+        """Score of random play, over the evaluation games of all runs."""
         levels = [run.random[task.team] for run in self.runs if run.env == task.env and run.random]
         return float(np.mean(levels)) if levels else float("nan")
 
     def scale(self, task: Task) -> tuple[float, float]:
-        """Which scores are 0 and 1: as given, or random play and the best score that any run had at
-        any evaluation."""
+        """Scores that are normalised to 0 and 1: the user's, else random play and the best of any
+        run."""
         given = self.scales.get(f"{task.env} {task.team}", self.scales.get(task.env))
         if given:
             return given[0], given[1]
@@ -135,10 +136,10 @@ class Study:
 
     @cached_property
     def comparable(self) -> list[Task]:
-        """Tasks that enter aggregates: only this team learns, every algorithm has a run, the scale
-        has a length.
+        """Tasks that enter aggregates: only this team learns, every algorithm has a run, and the
+        scale is not empty.
 
-        A score against a side that learns as well says as much of that side.
+        A score against a team that also learns says as much about that team.
         """
         return [task for task in self.tasks if not self.why_not(task)]
 
@@ -155,7 +156,7 @@ class Study:
         return "" if high > low else "no run did better than random play"
 
     def normalised(self, algorithm: str) -> Strata:
-        """The final scores of every comparable task, `[seeds]` each, 0 … 1 on its scale."""
+        """Final scores of every comparable task, `[seeds]` each, normalised by its scale."""
         strata = []
         for task in self.comparable:
             low, high = self.scale(task)
@@ -168,8 +169,8 @@ class Study:
 
 
 def by_metric(study: Study, metric: str) -> Study:
-    """The study with a metric of the environments as the score, if one is named; runs without it
-    are left out."""
+    """The study with an environment metric as score, if one is named; leaves out runs without
+    it."""
     if not metric or all(run.failure for run in study.runs):
         return study
     kept = []

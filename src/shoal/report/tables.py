@@ -1,4 +1,4 @@
-"""The rows of a study: one per run, per task and algorithm, and per algorithm over all tasks; as
+"""Tables of a study: one row per run, per task and algorithm, and per algorithm over all tasks; as
 CSV and Markdown."""
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ EPISODES = "episodes.csv"
 TABLE = "table.csv"
 TEXT = "table.md"
 NOTHING = "–"
-SHOWN = 12  # runs that a remark names
+SHOWN = 12  # most runs named in a remark
 
 
 class Row(NamedTuple):
-    """An algorithm on a task. Scores are what the study says; deviations are between seeds."""
+    """An algorithm on a task. Scores are as the study defines them; deviations are between
+    seeds."""
 
     task: Task
     algorithm: str
-    seeds: int  # that finished
+    seeds: int  # finished seeds
     failed: int
-    final: np.ndarray  # [seeds] the last evaluation
-    best: np.ndarray  # [seeds] the best of all
-    iqm: Estimate | None  # of the final scores
+    final: np.ndarray  # [seeds] last evaluation
+    best: np.ndarray  # [seeds] best evaluation
+    iqm: Estimate | None  # of `final`
     steps: float
     seconds: float
     speed: float  # steps/s
-    metrics: list[np.ndarray]  # [seeds] the last evaluation, of each of the study's words; or [0]
+    metrics: list[np.ndarray]  # [seeds] or [0], for each of the study's words
 
 
 class Total(NamedTuple):
-    """An algorithm over all tasks that can be compared, by normalised final scores."""
+    """An algorithm over all comparable tasks, by normalised final scores."""
 
     algorithm: str
     runs: int
@@ -51,7 +52,7 @@ class Total(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Two algorithms, and the probability that a run of the one beats a run of the other."""
+    """Two algorithms, and the probability that a run of the first beats a run of the second."""
 
     one: str
     other: str
@@ -59,7 +60,7 @@ class Comparison(NamedTuple):
 
 
 def rows(study: Study) -> list[Row]:
-    """By task, then by algorithm."""
+    """All rows, by task, then by algorithm."""
     return [
         _row(study, task, algorithm)
         for task in study.tasks
@@ -96,7 +97,7 @@ def _row(study: Study, task: Task, algorithm: str) -> Row:
 
 
 def totals(study: Study) -> list[Total]:
-    """The best first; none without a task that can be compared."""
+    """Algorithms over all comparable tasks, best first; empty without such a task."""
     if not study.comparable:
         return []
     found = []
@@ -108,7 +109,7 @@ def totals(study: Study) -> list[Total]:
 
 
 def comparisons(study: Study) -> list[Comparison]:
-    """Every two algorithms, the probable winner first."""
+    """Every pair of algorithms, the probable winner first."""
     order = [total.algorithm for total in totals(study)]
     found = []
     for i, one in enumerate(order):
@@ -139,17 +140,17 @@ HEAD = (
     "seconds",
     "steps/s",
 )
-COSTS = 3  # columns at the end; before them come metrics of the environments
+COSTS = 3  # columns at the end; metrics of environments come before them
 TOTAL_HEAD = ("algorithm", "runs", "normalised IQM", "95 % CI", "normalised mean")
 
 
 def head(study: Study) -> list[str]:
-    """The columns of its table."""
+    """Column names of the table."""
     return [*HEAD[:-COSTS], *study.words, *HEAD[-COSTS:]]
 
 
 def cells(study: Study, row: Row) -> list[str]:
-    """A row in words."""
+    """A row as text."""
     places = digits(study, row.task)
     seeds = f"{row.seeds} of {row.seeds + row.failed}" if row.failed else str(row.seeds)
     if row.iqm is None:
@@ -180,15 +181,14 @@ def total_cells(total: Total) -> list[str]:
 
 
 def digits(study: Study, task: Task) -> int:
-    """Decimals that tell scores of a task apart: a thousandth of what lies between 0 and 1 of its
-    scale."""
+    """Decimals that tell scores of a task apart: a thousandth of its scale."""
     low, high = study.scale(task)
     span = abs(high - low)
     return min(max(round(3 - math.log10(span)), 0), 5) if math.isfinite(span) and span > 0 else 2
 
 
 def number(value: float, places: int) -> str:
-    """With a minus that is one."""
+    """A number with separators and a true minus sign."""
     return f"{value:,.{places}f}".replace("-", "−")
 
 
@@ -205,7 +205,7 @@ def spread(values: np.ndarray, places: int) -> str:
 
 
 def aligned(head: Iterable[str], lines: list[list[str]], text: int) -> str:
-    """A Markdown table that reads well as it is; the first `text` columns are words, the others
+    """A Markdown table with aligned columns; the first `text` columns are words, the others
     numbers."""
     table = [list(head), *lines]
     widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
@@ -225,7 +225,7 @@ def _pad(cell: str, width: int, left: bool) -> str:
 
 
 def markdown(study: Study) -> str:
-    """Both tables and what must be said with them."""
+    """Both tables with their remarks, as Markdown."""
     parts = [aligned(head(study), [cells(study, row) for row in rows(study)], 2)]
     if study.comparable and len(study.algorithms) > 1:
         parts.append(aligned(TOTAL_HEAD, [total_cells(total) for total in totals(study)], 1))
@@ -257,7 +257,7 @@ def remarks(study: Study) -> list[str]:
 
 
 def _reasons(what: str, cases: list[tuple[str, str]]) -> list[str]:
-    """A sentence for every reason, with all that it holds for."""
+    """A sentence for every reason, with the cases it applies to."""
     grouped: dict[str, list[str]] = {}
     for case, why in cases:
         grouped.setdefault(why, []).append(case)
@@ -265,7 +265,7 @@ def _reasons(what: str, cases: list[tuple[str, str]]) -> list[str]:
 
 
 def _some(cases: list[str]) -> str:
-    """The first few, and how many more there are."""
+    """The first few cases, and how many more there are."""
     more = [f"and {len(cases) - SHOWN} more"] if len(cases) > SHOWN else []
     return "; ".join([*cases[:SHOWN], *more])
 
@@ -274,7 +274,7 @@ def _some(cases: list[str]) -> str:
 
 
 def write(study: Study, folder: Path) -> None:
-    """The CSV files and the Markdown."""
+    """Write the CSV files and the Markdown."""
     _write_csv(folder / TABLE, _plain(study))
     _write_csv(folder / EPISODES, _episodes(study, folder))
     write_text(folder / TEXT, markdown(study))
@@ -335,7 +335,7 @@ def _plain(study: Study) -> Iterator[list]:
 
 
 def _mean_and_deviation(values: np.ndarray) -> tuple[float | None, float | None]:
-    """As far as there are any."""
+    """Mean and deviation, each None if there are too few values."""
     mean = float(values.mean()) if len(values) else None
     return mean, float(values.std(ddof=1)) if len(values) > 1 else None
 

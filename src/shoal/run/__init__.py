@@ -1,4 +1,4 @@
-"""One run from its config to its summary.
+"""One run, from its config to its summary.
 
-May touch everything above; knows nothing of several runs.
+May import everything above; knows nothing of several runs.
 """

@@ -1,4 +1,4 @@
-"""What is said, and refused, before a run begins: who plays, and what it needs."""
+"""Messages and checks before a run begins: who plays, and what the run needs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..engine import sizing
 from ..engine.loop import Loop
 from ..store import folder
 
-SMALL = 1e6  # bytes that are not worth a word
+SMALL = 1e6  # bytes; smaller sizes are not mentioned
 
 
 def introduce(config: Config, loop: Loop, path: Path, say: Callable[[str], None]) -> None:
-    """Say what a run plays and how large it is; refuse one that has no room."""
+    """Tell what a run plays and how large it is; refuse one for which there is no room."""
     s = config.settings
     device = f"{config.devices} {jax.devices()[0].platform} device{'s' * (config.devices > 1)}"
     say(
@@ -36,7 +36,7 @@ def introduce(config: Config, loop: Loop, path: Path, say: Callable[[str], None]
         )
     sizing.check_memory(sum(sizes.values()), room(config.devices))
     nets = sum(np.size(leaf) * 4 for leaf in jax.tree.leaves(loop.learners(0)))
-    size = sum(sizes.values()) + 2 * nets  # those now, and the best
+    size = sum(sizes.values()) + 2 * nets  # the current nets and the best ones
     if size > SMALL:
         say(f"checkpoints of about {sizing.readable(size)}, {s.keep} kept")
     sizing.check_disk(path, size, s.keep)

@@ -1,4 +1,4 @@
-"""Going on with a run: what it goes on from, read before anything of it is changed."""
+"""Resume a run: read all that it goes on from, before anything is changed."""
 
 from __future__ import annotations
 
@@ -23,20 +23,23 @@ class Resumed(NamedTuple):
 
     state: TrainState
     about: CheckpointAbout
-    history: History  # until the checkpoint
-    best: BestEvaluation | None  # likewise
+    history: History  # up to the checkpoint
+    best: BestEvaluation | None  # up to the checkpoint
     best_learners: dict[str, Any]
     damaged: list[str]  # what is wrong with newer checkpoints
 
     def unevaluated(self, steps: int) -> bool:
-        """Whether a run that had ended, and is now trained for `steps` in all, has yet to be
-        evaluated: its last evaluation came after its last checkpoint."""
+        """Whether a run that had ended, and is extended to `steps`, still lacks its evaluation
+        here.
+
+        Its last evaluation came after its last checkpoint."""
         done = self.about["steps"]
         ended = 0 < _total(self.about) <= done < steps
         return ended and self.history.points[-1].step < done
 
     def sentences(self, path: Path, config: Config, total: int) -> list[str]:
-        """Where the run goes on, and what is then not as it was; `total` steps were to be made."""
+        """Messages on where the run goes on and what changes; `total` are its total steps so
+        far."""
         now = config.settings.steps
         done = self.about["steps"]
         found = [f"using an older checkpoint: {sentence}" for sentence in self.damaged]
@@ -51,8 +54,7 @@ class Resumed(NamedTuple):
 
 
 def config_of(path: Path, trust: Trust, steps: int) -> Config:
-    """The config to go on with, for `steps` in all if they are given; refuses a run that has no
-    steps left."""
+    """The config to go on with, extended to `steps` if given; refuses a run without steps left."""
     config = folder.config_of(path, trust)
     if steps and steps != config.settings.steps:
         refuse_fewer(path, steps)
@@ -66,7 +68,8 @@ def config_of(path: Path, trust: Trust, steps: int) -> Config:
 
 
 def read(path: Path, config: Config, like: TrainState, totals: list[int]) -> Resumed:
-    """What a run's folder holds at its newest whole checkpoint, with arrays as in `like`."""
+    """Read a run's newest intact checkpoint and its history up to there, with arrays as in
+    `like`."""
     state, about, damaged = checkpoint.newest(path, like)
     _refuse_another(path, config, about, totals)
     best, learners = _best(path, config, state, about)
@@ -76,7 +79,7 @@ def read(path: Path, config: Config, like: TrainState, totals: list[int]) -> Res
 def _best(
     path: Path, config: Config, state: TrainState, about: CheckpointAbout
 ) -> tuple[BestEvaluation | None, dict[str, Any]]:
-    """The best evaluation until the checkpoint, and what acts of its learners."""
+    """The best evaluation up to the checkpoint, and the acting part of its learners."""
     if not about["best"]:
         return None, {}
     place = checkpoint.place(path, about["steps"])
@@ -90,7 +93,7 @@ def _best(
 
 
 def _history(path: Path, config: Config, about: CheckpointAbout) -> History:
-    """What the run had logged until the checkpoint."""
+    """The run's logs up to the checkpoint."""
     try:
         history = metrics_file.read(path, config.sides, config.metrics, about["logs"])
     except (OSError, ValueError, KeyError) as error:
@@ -108,7 +111,8 @@ def _no_log(path: Path, why: str) -> str:
 
 
 def _refuse_another(path: Path, config: Config, about: CheckpointAbout, totals: list[int]) -> None:
-    """Refuse a config that decides another run than the checkpoint's; it may have more steps."""
+    """Refuse a config that differs from the checkpoint's in what decides learning; steps may
+    grow."""
     now = config.to_json()
     now["settings"]["steps"] = _total(about) if _total(about) in totals else totals[0]
     other = folder.difference(about.get("config"), now)
@@ -120,25 +124,25 @@ def _refuse_another(path: Path, config: Config, about: CheckpointAbout, totals: 
 
 
 def _total(about: CheckpointAbout) -> int:
-    """The steps that a run was to be trained for when a checkpoint of it was written."""
+    """The total steps of a run, as planned when a checkpoint was written."""
     return (about.get("config") or {}).get("settings", {}).get("steps", 0)
 
 
 def unbegun(path: Path) -> bool:
-    """Whether a run ended before its first checkpoint, and so before its first step."""
+    """Whether a run ended before its first checkpoint, so that nothing was trained."""
     if any(checkpoint.places(path)):
         return False
     if (path / folder.POLICY).exists() or folder.finished(path):
         return False
     if not (path / folder.METRICS).exists():
         return True
-    # the first checkpoint may still be in the writing at the first log point of training
+    # at the first log point, the first checkpoint may still be being written
     lines = metrics_file.read_lines(path).values[:-1]
     return all(line[metrics_file.STEP] == 0 for line in lines)
 
 
 def refuse_fewer(path: Path, steps: int) -> None:
-    """Refuse to train a run for no more steps than it has."""
+    """Refuse to extend a run to no more steps than it has."""
     done = checkpoint.done(path)
     if steps <= done:
         raise ShoalError(
@@ -148,7 +152,7 @@ def refuse_fewer(path: Path, steps: int) -> None:
 
 
 def rescaled(done: int, before: int, total: int) -> str:
-    """A sentence on what another number of steps in all does to schedules."""
+    """Tell what another total of steps does to schedules."""
     return (
         f"trained for {total:,} steps in all instead of {before:,}: what changes over the whole"
         f" run, such as an annealed learning rate, now stands at {min(done / total, 1):.0%} of it,"

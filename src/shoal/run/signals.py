@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, kept so that a run can end cleanly."""
+"""Handle Ctrl-C and SIGTERM, so that a run can end cleanly."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from typing import Any
 
 
 def install(handler: Callable[[int, Any], None]) -> dict[int, Any]:
-    """Let a function handle Ctrl-C and SIGTERM, if this is the main thread, which alone may; the
-    handlers before it, for `restore`."""
+    """Install a handler of Ctrl-C and SIGTERM, in the main thread only, as Python demands.
+
+    Returns the previous handlers, for `restore`."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     return {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
 
 
 def restore(before: dict[int, Any]) -> None:
-    """Put back the handlers that `install` replaced."""
+    """Restore the handlers that `install` replaced."""
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
 class Stop:
-    """Keeps the first Ctrl-C or SIGTERM for the run to see; the second one acts as usual."""
+    """Records the first Ctrl-C or SIGTERM for the run to see; a second one acts as usual."""
 
     def __init__(self) -> None:
         self.signal = 0
-        self.from_outside = False  # whoever sent it is waiting
+        self.from_outside = False  # whether a signal arrived: its sender is waiting
         self.before: dict[int, Any] = {}
 
     def __enter__(self) -> Stop:

@@ -1,4 +1,5 @@
-"""Drives the loop: compile, train, evaluate before, during and after, save, stop cleanly."""
+"""Drives the loop: compile, train, evaluate before, during and after training, save, stop
+cleanly."""
 
 from __future__ import annotations
 
@@ -40,11 +41,11 @@ from . import resuming
 from .introduction import introduce
 from .signals import Stop
 
-GRACE = 5.0  # seconds that the last evaluations of a run may take that was told to stop
+GRACE = 5.0  # seconds for the last evaluations of a run that a signal stopped
 
 
 def train(config: Config, quiet: bool = False, callbacks: Sequence[Callback] = ()) -> Result:
-    """Train a config from the beginning."""
+    """Train a run from the beginning."""
     return Trainer(config, Console(quiet), callbacks).run()
 
 
@@ -55,15 +56,15 @@ def resume(
     trust: Trust = NOTHING,
     steps: int = 0,
 ) -> Result:
-    """Go on with a run that was interrupted, or train any run further: for `steps` in all."""
+    """Resume an interrupted run, or extend any run to `steps` in all."""
     config = resuming.config_of(path, trust, steps)
     return Trainer(config, Console(quiet), callbacks).resume(path)
 
 
 class Trainer:
-    """One run under way."""
+    """One run in progress."""
 
-    state: TrainState  # the newest; the one before it is gone
+    state: TrainState  # the newest; older ones are donated
     metrics: RunMetrics
     best: BestPolicy
 
@@ -73,8 +74,8 @@ class Trainer:
         self.console = console
         self.stop = Stop()
         self.saved = -1  # steps at the last checkpoint
-        self.unevaluated = False  # whether what it goes on from has yet to be evaluated
-        self.result: Result | None = None  # once it is written
+        self.unevaluated = False  # whether the checkpoint it goes on from still needs an evaluation
+        self.result: Result | None = None  # set once it is written
         self.start: start.Start | None = None
         self.hooks = Hooks(builtin(config), [*users(config), *callbacks])
         self.alone = Alone() if s.alone else None
@@ -93,7 +94,7 @@ class Trainer:
                     return self._open(path, program, before)
 
     def _begin_anew(self, path: Path) -> Result:
-        """Train from the beginning, in the folder of a run of which nothing was saved."""
+        """Train from the beginning, in the folder of a run that has no checkpoint."""
         self.console.say(f"{path} has no checkpoint yet: it begins anew")
         self._introduce(path)
         program, before = self._prepare()
@@ -102,15 +103,16 @@ class Trainer:
             return self._open(path, program, before)
 
     def _open(self, path: Path, program: Any, before: Episodes) -> Result:
-        """Open the log, record the first evaluation, train."""
+        """Open the log, record the first evaluation, and train."""
         with Log(path, metrics=self.config.metrics) as log:
             self._attend(path, log)
             self._record_evaluation(before, self._learners())
             return self._to_the_end(program)
 
     def resume(self, path: Path) -> Result:
-        """Go on from the newest whole checkpoint, or from the beginning if there never was one; to
-        more steps than the folder says, if the config does."""
+        """Go on from the newest intact checkpoint, or from the beginning if there is none.
+
+        The config may have more steps than the folder's."""
         s = self.config.settings
         with folder.locked(path), self._held():
             totals = folder.totals(path)
@@ -142,8 +144,9 @@ class Trainer:
 
     @contextlib.contextmanager
     def _failure_recorded(self, path: Path, steps: int = 0, seconds: float = 0.0) -> Iterator[None]:
-        """Write a summary of whatever ends the run inside, unless its result was written; `steps`
-        and `seconds` are those at which it begins."""
+        """Write a summary if an error ends the run inside, unless its result is written.
+
+        `steps` and `seconds` are those at the start."""
         try:
             yield
         except BaseException as error:
@@ -156,13 +159,13 @@ class Trainer:
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
-        """Catch signals, and close games and callbacks in the end."""
+        """Catch signals; at the end, close games and callbacks."""
         closing = contextlib.closing
         with self.stop, closing(self.hooks), closing(self.loop), closing(self.evaluator):
             yield
 
     def _attend(self, path: Path, log: Log, steps: int = 0, seconds: float = 0.0) -> None:
-        """Create the run's metrics and best-policy record."""
+        """Make the run's metrics and best-policy record."""
         run = LiveRun(path, self.config, log, self._learners, self.stop.ask, steps, seconds)
         self.hooks.sinks = [log, self.console]
         self.metrics = RunMetrics(run, self.hooks)
@@ -178,15 +181,15 @@ class Trainer:
 
     @property
     def failure(self) -> ShoalError | None:
-        """Why it cannot go on: an error of the games or of a callback."""
+        """Why the run cannot go on: an error of the games or of a callback."""
         return self.loop.failure or self.hooks.failure
 
     def _to_the_end(self, program: Any) -> Result:
-        """Train, save, evaluate; the callbacks' or the games' failure is raised in the end."""
+        """Train, save and evaluate; then raise the failure of callbacks or games, if any."""
         with contextlib.closing(
             checkpoint.CheckpointWriter(self.path, self.config.settings.keep)
         ) as writer:
-            self._save(writer)  # from here on nothing is lost
+            self._save(writer)  # from here on the run can be resumed
             if self.unevaluated:
                 self._evaluate_during()
             self._train(program, writer)
@@ -201,7 +204,7 @@ class Trainer:
         if self.failure:
             raise self.failure
         if self.stop.signal == signal.SIGINT:
-            raise KeyboardInterrupt  # all is written; whoever goes on from run to run shall not
+            raise KeyboardInterrupt  # all is written; end a loop over runs, too
         return result
 
     def _loop(self) -> Loop:
@@ -223,7 +226,7 @@ class Trainer:
         )
 
     def _introduce(self, path: Path) -> None:
-        """Say what will be trained, and read the weights that it starts from."""
+        """Tell what will be trained, and read the weights that it starts from."""
         introduce(self.config, self.loop, path, self.console.say)
         if self.config.settings.from_run:
             self.start = start.begin(self.config, self.loop.learners(self.config.settings.seed))
@@ -231,7 +234,7 @@ class Trainer:
                 self.console.say(sentence)
 
     def _prepare(self) -> tuple[Any, Episodes]:
-        """The opening state; the compiled program and the scores before any training."""
+        """Make the opening state; return the compiled program and an evaluation before training."""
         pool = ThreadPoolExecutor(1)
         try:
             with self.console.waiting("compiling the training program"):
@@ -243,13 +246,13 @@ class Trainer:
                 before = self._evaluate(learners, 0, self._halted)
                 program = compiled.result()
         finally:
-            pool.shutdown(wait=False)  # of a compiler nobody waits for
+            pool.shutdown(wait=False)  # do not wait for the compiler
         if self.stop.signal:
             raise KeyboardInterrupt  # nothing was trained, nothing is written
         return program, before
 
     def _started(self, state: TrainState) -> TrainState:
-        """The opening state, with the weights of the run that this one starts from."""
+        """The opening state with the weights of the run to start from."""
         if not self.start:
             return state
         places = jax.tree.map(lambda leaf: leaf.sharding, state.learners)
@@ -270,13 +273,13 @@ class Trainer:
                     self._save(writer)
 
     def _call(self, program: Any) -> int:
-        """Make one call of the program; the steps it made."""
+        """Call the program once; return the steps it made."""
         began = time.monotonic()
         self.state, metrics = program(self.state)
         metrics = jax.device_get(metrics)
         spent = time.monotonic() - began
         self._forward_faults()
-        if metrics is None:  # the first of the iterations failed
+        if metrics is None:  # the first iteration failed
             return 0
         broke = {"faults": float(len(self.loop.faults)), "dropped": float(len(self.loop.dropped))}
         try:
@@ -288,7 +291,7 @@ class Trainer:
             ) from None
 
     def _save(self, writer: checkpoint.CheckpointWriter) -> None:
-        """Write a checkpoint, unless the last one is of this very step."""
+        """Write a checkpoint, unless the last one has the same step."""
         best = self.best.evaluation
         run = self.metrics.run
         if self.saved == run.steps:
@@ -306,7 +309,7 @@ class Trainer:
         self.saved = run.steps
 
     def _written(self, writer: checkpoint.CheckpointWriter) -> None:
-        """Wait for the checkpoint that is being written, and tell of it."""
+        """Wait for the checkpoint being written, and call `on_checkpoint`."""
         path = writer.settle()
         if path:
             self.hooks.call("on_checkpoint", self.metrics.run, path)
@@ -316,7 +319,7 @@ class Trainer:
         return folder.protocol(self.config)
 
     def _evaluate_during(self) -> None:
-        """Evaluate during training; skipped while stopping, a failure ends the run."""
+        """Evaluate during training; skipped while stopping. A failure ends the run."""
         learners = self._learners()
         try:
             played = self._evaluate(learners, self.steps, self._halted)
@@ -328,7 +331,7 @@ class Trainer:
         self._record_evaluation(played, learners)
 
     def _learners(self) -> dict:
-        """On the host: evaluation and the saved policy start from the same arrays."""
+        """Learners on the host, so that evaluation and the saved policy use the same arrays."""
         return jax.device_get(self.state.learners)
 
     def _evaluate(self, learners: dict, steps: int, halted: Callable[[], bool] = never) -> Episodes:
@@ -340,7 +343,7 @@ class Trainer:
         self.metrics.evaluation(played, better)
 
     def _forward_faults(self) -> None:
-        """Tell of what broke on the host since the last time."""
+        """Pass on new faults of games on the host."""
         self.metrics.faults("training", self.loop.faults)
         self.metrics.faults("evaluation", self.evaluator.faults)
 
@@ -371,8 +374,9 @@ class Trainer:
         return result
 
     def _final_evaluations(self, learners: dict) -> Episodes | None:
-        """The last evaluation, then random play, which is returned; both within GRACE seconds if
-        a signal asked the run to stop."""
+        """The last evaluation, then random play, which is returned.
+
+        Both take at most GRACE seconds if a signal stopped the run."""
         if self.stop.signal:
             self.console.say(f"stopping early at {self.steps:,} steps, as asked: all is saved")
         until = time.monotonic() + (GRACE if self.stop.from_outside else float("inf"))
@@ -381,7 +385,7 @@ class Trainer:
             return time.monotonic() > until
 
         try:
-            if self.metrics.history.points[-1].step < self.steps:  # not stopped at an evaluation
+            if self.metrics.history.points[-1].step < self.steps:  # none at this step yet
                 self._record_evaluation(self._evaluate(learners, self.steps, late), learners)
             return self._play_randomly(late)
         except Halted:
@@ -392,7 +396,7 @@ class Trainer:
             return None
 
     def _play_randomly(self, halted: Callable[[], bool]) -> Episodes:
-        """An evaluation of random play."""
+        """Evaluate random play."""
         c = self.config
         players = {team: algorithms.random_policy(spec) for team, spec in c.sides.items()}
         with contextlib.closing(self._evaluator(players, False)) as evaluate:

@@ -1,4 +1,4 @@
-"""What a run leaves on disk, and how it is read back: folder, checkpoints, policies, metrics.
+"""Files of a run, written and read back: folder, checkpoints, policies, metrics.
 
-May touch the engine; prints nothing.
+May import the engine; prints nothing.
 """

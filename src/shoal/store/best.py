@@ -1,4 +1,4 @@
-"""The best policy of a run: that of the evaluation with the highest score of a team, or metric."""
+"""The best policy of a run: the one whose evaluation had the highest score of a team, or metric."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from .policy_store import BestEvaluation
 
 
 def judge(config: Config) -> str:
-    """The team or metric that decides: the one that was named, else the first team that learns."""
+    """The team or metric that decides which policy is best: the one named, else the first learning
+    team."""
     learning = [
         team for team, algorithm in config.algorithms.items() if not isinstance(algorithm, Fixed)
     ]
@@ -22,7 +23,7 @@ def judge(config: Config) -> str:
 
 
 class BestPolicy:
-    """Keeps the best policy of a run, in memory for checkpoints and in the run's folder."""
+    """Keeps the best policy so far, in memory for checkpoints and in the run's folder."""
 
     def __init__(self, run: Path, config: Config):
         self.run = run
@@ -32,7 +33,7 @@ class BestPolicy:
         self.learners: dict[str, Any] = {}
 
     def consider(self, steps: int, played: Episodes, learners: dict[str, Any]) -> bool:
-        """Take these learners if they scored higher than any before."""
+        """Keep these learners if they scored higher than any before; return whether they did."""
         score = (played.score() | played.means())[self.judge]
         if not math.isfinite(score) or (self.evaluation and score <= self.evaluation.score):
             return False
@@ -42,7 +43,7 @@ class BestPolicy:
         return True
 
     def restore(self, evaluation: BestEvaluation, learners: dict[str, Any]) -> None:
-        """Go back to the best policy of a checkpoint; the folder may hold a later one, or none."""
+        """Restore the best policy of a checkpoint; the folder may hold a later one, or none."""
         self.evaluation = evaluation
         self.learners = learners
         if policy_store.best_of(self.run) != evaluation:

@@ -1,8 +1,8 @@
 """Checkpoints: a whole `TrainState` as arrays and JSON, written all or nothing, read with checks.
 
-A checkpoint is a folder `checkpoints/<steps>` with the arrays (safetensors) and what else a run
-needs to go on (JSON, with the arrays' checksum). It is written beside its place, and given its name
-once all of it is on the disk, so that whatever happens meanwhile the ones before stay whole.
+A checkpoint is a folder `checkpoints/<steps>` with the arrays (safetensors) and whatever else a run
+needs to go on (JSON, with a checksum of the arrays). It is written under a temporary name and
+renamed once it is on the disk, so that a crash leaves the checkpoints before it whole.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .records import CheckpointAbout
 FOLDER = runs.CHECKPOINTS
 STATE = "state.safetensors"
 ABOUT = "checkpoint.json"
-# in front of the names of arrays that are not the state's, but the best policy's so far
+# prefix of arrays that belong to the best policy so far, not to the state
 BEST = "best/"
 FORMAT = files.VERSIONS[ABOUT]
 CURE = "use another checkpoint of the run"
 
 
 class CheckpointWriter:
-    """Writes the checkpoints of a run while training goes on, and keeps the newest."""
+    """Writes a run's checkpoints in the background, and keeps only the newest."""
 
     def __init__(self, run: Path, keep: int):
         self.run = run
@@ -45,10 +45,9 @@ class CheckpointWriter:
     def save(
         self, state: TrainState, about: CheckpointAbout, best: dict[str, Any] | None = None
     ) -> None:
-        """Copy the state and write it in the background; the checkpoint before must be settled.
+        """Copy the state and write it in the background; call `settle` first.
 
-        `best` are the learners of the best policy so far: a resumed run must not keep a later
-        one."""
+        `best` are the learners of the best policy so far, for a resumed run to go back to."""
         copy = {
             name: np.array(leaf, order="C")
             for name, leaf in runs.leaves_by_name(jax.device_get(state)).items()
@@ -61,11 +60,12 @@ class CheckpointWriter:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is being written."""
+        """Whether no checkpoint is being written."""
         return self.writing is None or self.writing.done()
 
     def settle(self) -> Path | None:
-        """Wait until all is on the disk; the checkpoint written since the last call, if any."""
+        """Wait until all is on the disk; return the checkpoint written since the last call, if
+        any."""
         writing = self.writing
         self.writing = None
         return writing.result() if writing else None
@@ -76,7 +76,7 @@ class CheckpointWriter:
 
 
 def write(run: Path, arrays: dict[str, np.ndarray], about: CheckpointAbout, keep: int) -> Path:
-    """Write a checkpoint, and leave only the `keep` newest."""
+    """Write a checkpoint, and delete all but the `keep` newest."""
     from safetensors.numpy import save
 
     there = place(run, about["steps"])
@@ -98,30 +98,31 @@ def write(run: Path, arrays: dict[str, np.ndarray], about: CheckpointAbout, keep
 
 
 def place(run: Path, steps: int) -> Path:
-    """Where the checkpoint after so many steps is."""
+    """Folder of the checkpoint after `steps` steps."""
     return run / FOLDER / f"{steps:012d}"
 
 
 def places(run: Path) -> Iterator[Path]:
-    """The checkpoints of a run, the newest first."""
+    """Checkpoints of a run, newest first."""
     folder = run / FOLDER
     names = [path for path in folder.glob("*") if path.name.isdigit()] if folder.is_dir() else []
     yield from sorted(names, reverse=True)
 
 
 def done(run: Path) -> int:
-    """The steps after which a run was saved last."""
+    """Steps at the newest checkpoint of a run."""
     return next((int(place.name) for place in places(run)), 0)
 
 
 def newest(run: Path, like: TrainState) -> tuple[TrainState, CheckpointAbout, list[str]]:
-    """The newest whole checkpoint, with arrays as in `like`, its JSON, and what is wrong with newer
-    ones."""
+    """Read the newest intact checkpoint, with arrays as in `like`.
+
+    Returns state, JSON, and what is wrong with newer checkpoints."""
     wrong: list[str] = []
     for place in places(run):
         try:
             return *read(place, like), wrong
-        except files.Newer:  # whole, and not to be overwritten by going on from an older one
+        except files.Newer:  # intact: going on from an older one would overwrite it
             raise
         except ShoalError as error:
             wrong.append(str(error))
@@ -133,21 +134,22 @@ def newest(run: Path, like: TrainState) -> tuple[TrainState, CheckpointAbout, li
 
 
 def read(place: Path, like: TrainState) -> tuple[TrainState, CheckpointAbout]:
-    """State and JSON of a checkpoint, if every byte is as it was written and the arrays fit."""
+    """Read state and JSON of a checkpoint; refuse damage and arrays unlike those of `like`."""
     about, leaves = opened(place)
     state = {name: leaf for name, leaf in leaves.items() if not name.startswith(BEST)}
     return _fitted(place, like, state), cast(CheckpointAbout, about)
 
 
 def read_best(place: Path, like: dict[str, Any]) -> dict[str, Any]:
-    """What acts of the learners of the best policy until a checkpoint, with arrays as in `like`."""
+    """Read the acting part of the best policy's learners from a checkpoint, with arrays as in
+    `like`."""
     leaves = opened(place)[1]
     best = {name[len(BEST) :]: leaf for name, leaf in leaves.items() if name.startswith(BEST)}
     return _fitted(place, like, best)
 
 
 def opened(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """JSON and arrays by name of a checkpoint, if every byte is as it was written."""
+    """Read JSON and arrays, by name, of a checkpoint; refuse one that is damaged."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -166,13 +168,13 @@ def opened(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise ShoalError(f"the checkpoint {place} does not say what shoal writes there: {CURE}")
     try:
         return about, runs.with_new_names(load(blob))
-    # a TypeError of a kind of number that numpy has not
+    # TypeError: a dtype that numpy does not have
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ShoalError(f"the checkpoint {place} cannot be read ({error}): {CURE}") from None
 
 
 def _sound(about: dict[str, Any]) -> bool:
-    """Whether what is said beside the arrays can be `CheckpointAbout`."""
+    """Whether the JSON has the types of `CheckpointAbout`."""
     best = about.get("best")
     logs = about.get("logs")
     return (
@@ -186,7 +188,7 @@ def _sound(about: dict[str, Any]) -> bool:
 
 
 def _fitted(place: Path, like: Any, leaves: dict[str, np.ndarray]) -> Any:
-    wanted = runs.leaves_by_name(like)  # an earlier version kept more of those who only act
+    wanted = runs.leaves_by_name(like)  # an earlier version kept more of learners that only act
     shapes = {name: (leaf.shape, leaf.dtype) for name, leaf in leaves.items() if name in wanted}
     if shapes != {name: (np.shape(leaf), np.dtype(leaf.dtype)) for name, leaf in wanted.items()}:
         raise ShoalError(f"the checkpoint {place} does not fit its run's config: {CURE}")
@@ -194,5 +196,5 @@ def _fitted(place: Path, like: Any, leaves: dict[str, np.ndarray]) -> Any:
 
 
 def _checksum(blob: bytes, facts: Mapping[str, Any]) -> str:
-    """The checksum of arrays and JSON."""
+    """Checksum of arrays and JSON."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode() + blob).hexdigest()

@@ -1,4 +1,4 @@
-"""The run folder: what is in it, and how it is written and read."""
+"""The run folder: its files, and how they are written and read."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ CONFIG = "config.json"
 METRICS = "metrics.jsonl"
 EPISODES = "episodes.csv"
 SUMMARY = "summary.json"
-GROUP = "group.json"  # of a folder that holds the runs of several seeds
-FINISHED = "finished"  # the reason of a run that was trained to its end
-LOCK = ".lock"  # held by the process that trains
-CLAIM = ".claim"  # ends the name of a file beside a folder that is about to be made
-FAULTS = "faults.jsonl"  # only if an environment on the host broke
+GROUP = "group.json"  # in a folder that holds the runs of several seeds
+FINISHED = "finished"  # reason of a run that was trained to its end
+LOCK = ".lock"  # held by the process that trains the run
+CLAIM = ".claim"  # suffix of a lock file beside a folder about to be made
+FAULTS = "faults.jsonl"  # exists only if an environment on the host broke
 CHECKPOINTS = "checkpoints"
-THEIRS = "wandb"  # where Weights & Biases writes
+THEIRS = "wandb"  # subfolder that Weights & Biases writes to
 FREE = ("out", "name", "seeds", "devices", "workers", "patience", "tolerance", "keep", "save_every")
 UNDECIDED = (
     *FREE,
@@ -44,7 +44,7 @@ UNDECIDED = (
     "track",
     "project",
     "callbacks",
-)  # settings that do not decide what is learnt
+)  # settings that do not change what is learnt
 CURVE = "curve.png"
 POLICY = "policy"
 BEST = "best"
@@ -52,7 +52,7 @@ TENSORBOARD = "tensorboard"
 
 
 def plan(config: Config) -> Path:
-    """Where the run will go; refuses a place that is taken or cannot be written to."""
+    """Choose the run's folder; refuse a place that is taken or cannot be written to."""
     s = config.settings
     stamp = time.strftime("%Y%m%d-%H%M%S")
     which = "seeds" if s.grouped else s.seed
@@ -87,10 +87,9 @@ def plan(config: Config) -> Path:
 
 @contextlib.contextmanager
 def claimed(config: Config) -> Iterator[Path]:
-    """Where the run will go, taken by no other process meanwhile: compiling takes a while.
+    """Choose the run's folder, and keep other processes from taking it while this run compiles.
 
-    The folder itself is made once there is something to write, and nothing stays if there never
-    is."""
+    The folder is made with its first file; without any file, nothing is left behind."""
     first = path = plan(config)
     missing = [parent for parent in path.parents if not parent.exists()]
     again = 2
@@ -113,7 +112,8 @@ def claimed(config: Config) -> Iterator[Path]:
 
 
 def _claim(path: Path, claims: contextlib.ExitStack) -> bool:
-    """Take the name until `claims` are closed or this process dies; whether it was free."""
+    """Reserve the name until `claims` are closed or this process dies; return whether it was
+    free."""
     sign = path.with_name(f".{path.name}{CLAIM}")
     with contextlib.ExitStack() as mine:
         file = mine.enter_context(sign.open("w"))
@@ -126,28 +126,28 @@ def _claim(path: Path, claims: contextlib.ExitStack) -> bool:
             or not sign.exists()
             or sign.stat().st_ino != os.fstat(file.fileno()).st_ino
         ):
-            return False  # whoever had the name has made the folder, or has just given it up
+            return False  # another process has made the folder, or has just released the name
         mine.callback(sign.unlink, missing_ok=True)
         claims.enter_context(mine.pop_all())
     return True
 
 
 def _remove_empty(folders: list[Path]) -> None:
-    """Remove those folders that are empty."""
+    """Remove the folders that are empty."""
     for folder in folders:
         with contextlib.suppress(OSError):
             folder.rmdir()
 
 
 def _interrupted(path: Path) -> bool:
-    """Whether a folder is of a run or a group that can be resumed."""
+    """Whether a folder holds a run or a group that can be resumed."""
     with contextlib.suppress(ShoalError):
         return (path / GROUP).exists() or ((path / CONFIG).exists() and not finished(path))
     return False
 
 
 def create(path: Path, config: Config, start: dict[str, Any] | None = None) -> None:
-    """Make the folder and say in it what the run is, and whose weights it `start`s from."""
+    """Make the folder and write the config; `start` says which run's weights it starts from."""
     try:
         path.mkdir(parents=True, exist_ok=False)
     except OSError as error:
@@ -159,7 +159,7 @@ def create(path: Path, config: Config, start: dict[str, Any] | None = None) -> N
 
 
 def totals(path: Path) -> list[int]:
-    """The steps a run is trained for in all, then what that was before it was trained further."""
+    """Total steps of a run, then its earlier totals, from before it was extended."""
     plain = read_json(path / CONFIG, "a run folder")
     with errors_name(path / CONFIG):
         now = convert(int, entry(plain, "settings", dict).get("steps"), "steps")
@@ -168,7 +168,7 @@ def totals(path: Path) -> list[int]:
 
 
 def extend(path: Path, steps: int, done: int) -> None:
-    """Write into its config that a run, after the steps done, is trained for `steps` in all."""
+    """Raise the total steps in a run's config to `steps`; it has made `done` so far."""
     plain = read_json(path / CONFIG, "a run folder")
     if plain["settings"]["steps"] == steps:
         return
@@ -179,7 +179,7 @@ def extend(path: Path, steps: int, done: int) -> None:
 
 
 def protocol(config: Config) -> RunProtocol:
-    """What a reader of the scores must know beside the config."""
+    """Facts beside the config that a reader of the scores needs."""
     s = config.settings
     return {
         "versions": {
@@ -206,10 +206,10 @@ def protocol(config: Config) -> RunProtocol:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Let one process at a time train a run, until it dies; refuse a folder whose files lie
-    elsewhere."""
+    """Hold the lock of a run, so that one process at a time trains it; refuse links that lead out
+    of the folder."""
     for link in (inner for inner in path.rglob("*") if inner.is_symlink()):
-        # a package of others makes links of its own there
+        # Weights & Biases makes links of its own in there
         theirs = THEIRS in link.relative_to(path).parts[:-1]
         if not theirs and not link.resolve().is_relative_to(path.resolve()):
             raise ShoalError(
@@ -226,13 +226,13 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def remove_results(path: Path) -> None:
-    """Remove summary and policy of an earlier end."""
+    """Remove the summary and the policy of an earlier ending."""
     (path / SUMMARY).unlink(missing_ok=True)
     shutil.rmtree(path / POLICY, ignore_errors=True)
 
 
 def clear(path: Path) -> None:
-    """Remove all that a run left but its config."""
+    """Remove everything in a run's folder but its config."""
     for name in (METRICS, EPISODES, FAULTS, SUMMARY):
         (path / name).unlink(missing_ok=True)
     for name in (TENSORBOARD, BEST, CHECKPOINTS):
@@ -240,8 +240,8 @@ def clear(path: Path) -> None:
 
 
 def difference(saved: Any, now: Any, name: str = "") -> str:
-    """The first difference of two configs, of what both have and what decides learning; as
-    words."""
+    """Describe the first difference between two configs, among keys that both have and that decide
+    learning."""
     if isinstance(saved, dict) and isinstance(now, dict):
         both = (key for key in saved if key in now and key not in UNDECIDED)
         return next(filter(None, (difference(saved[key], now[key], key) for key in both)), "")
@@ -249,7 +249,7 @@ def difference(saved: Any, now: Any, name: str = "") -> str:
 
 
 def no_run(path: Path, what: str) -> ShoalError:
-    """The error about a path that is not `what`."""
+    """The error for a path that is not `what` (such as a run)."""
     if not path.exists():
         return ShoalError(f"there is no folder {path}: name a folder that exists")
     inside = sorted(path.glob(f"*/{CONFIG}")) if path.is_dir() else []
@@ -261,7 +261,7 @@ def no_run(path: Path, what: str) -> ShoalError:
 
 
 def config_of(path: Path, trust: Trust = NOTHING) -> Config:
-    """The config of a run, with the number of devices it really uses."""
+    """Read a run's config, with the number of devices it really uses."""
     if not (path / CONFIG).is_file():
         raise no_run(path, "a run folder")
     plain = read_json(path / CONFIG, "a run folder")
@@ -273,25 +273,25 @@ def config_of(path: Path, trust: Trust = NOTHING) -> Config:
 
 
 def finished(path: Path, steps: int = 0) -> bool:
-    """Whether a run was trained to its end, and to so many steps at least."""
+    """Whether a run was trained to its end, and for at least `steps` steps."""
     if not (path / SUMMARY).exists():
         return False
     summary = read_json(path / SUMMARY, "a run folder")
-    stopped = entry(summary, "stopped", int)  # all that 0.1.0 said
+    stopped = entry(summary, "stopped", int)  # 0.1.0 saved only this
     if stopped or summary.get("reason", FINISHED) != FINISHED:
         return False
     return not steps or entry(summary, "steps", int) >= steps
 
 
 def leaves_by_name(tree: Any) -> dict[str, Any]:
-    """The leaves of a tree by their path in it, in the tree's order."""
+    """Leaves of a tree by path, in the tree's order."""
     paths = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in paths}
 
 
 def with_new_names(leaves: dict[str, Any]) -> dict[str, Any]:
-    """Leaves under today's names: 0.1.0 saved the mean square of returns where their variance now
-    is."""
+    """Rename leaves to today's names: 0.1.0 saved the mean square of returns in place of their
+    variance."""
     new = dict(leaves)
     for name in [name for name in leaves if name.endswith("scale/square")]:
         stem = name.removesuffix("square")
@@ -302,7 +302,7 @@ def with_new_names(leaves: dict[str, Any]) -> dict[str, Any]:
 
 
 def console(path: Path) -> Path:
-    """Path of the file, beside a run's folder, that its console output goes to."""
+    """Path of the file, beside a run's folder, for its console output."""
     return path.with_name(f"{path.name}.txt")
 
 

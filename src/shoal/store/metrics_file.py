@@ -1,4 +1,4 @@
-"""Names of metrics, and the one reader of what a run has logged: metrics.jsonl and episodes.csv."""
+"""Names of metrics, and the reader of a run's logs: metrics.jsonl and episodes.csv."""
 
 from __future__ import annotations
 
@@ -21,46 +21,47 @@ from . import folder
 STEP = "env_step"
 SECONDS = "seconds"
 RATE = "steps_per_second"
-EPISODE = "episode"  # begins the names of an environment's own metrics
-EVALUATION = "evaluation"  # begins the names of what an evaluation gave
-SCORE = "score"  # begins what trackers are sent at the end
-OURS = (EVALUATION, SCORE, EPISODE)  # begin names of metrics that are not a team's
-LENGTH = f"{EVALUATION}/length"  # only lines of evaluations have it
+EPISODE = "episode"  # prefix of an environment's own metrics
+EVALUATION = "evaluation"  # prefix of metrics of an evaluation
+SCORE = "score"  # prefix of final scores, sent to trackers
+OURS = (EVALUATION, SCORE, EPISODE)  # prefixes that are not a team's
+LENGTH = f"{EVALUATION}/length"  # only lines of evaluations have this metric
 FILM = f"{EVALUATION}/film"
-COLUMNS = (STEP, "episode", "team", "agent", "return", "length")  # of episodes.csv
+COLUMNS = (STEP, "episode", "team", "agent", "return", "length")  # columns of episodes.csv
 
 
 def tag(name: str) -> str:
-    """A team's or an agent's name inside a metric's: without a slash, and never one of `OURS`."""
+    """A team's or agent's name as part of a metric's name: without a slash, and never one of
+    `OURS`."""
     plain = name.replace("%", "%25").replace("/", "%2F")
     return f"%{plain}" if plain in OURS else plain
 
 
 def return_name(team: str, agent: str = "") -> str:
-    """The metric of a team's return, or of one agent's: `ally/return`, `ally/ally_0/return`."""
+    """Name of the metric of a team's or an agent's return: `ally/return`, `ally/ally_0/return`."""
     return "/".join([tag(team), *([tag(agent)] if agent else []), "return"])
 
 
 def episode_name(metric: str) -> str:
-    """The metric, and the column, of an environment's own: `episode/won`, `episode/ally/won`."""
+    """Name, and column, of an environment's own metric: `episode/won`, `episode/ally/won`."""
     team, word = split(metric)
     return "/".join([EPISODE, *([tag(team)] if team else []), word])
 
 
 def evaluation_name(name: str) -> str:
-    """The same metric of an evaluation."""
+    """Name of that metric in an evaluation."""
     return f"{EVALUATION}/{name}"
 
 
 def score_name(team: str) -> str:
-    """The metric of a team's final score."""
+    """Name of the metric of a team's final score."""
     return f"{SCORE}/{tag(team)}"
 
 
 def returns_in(
     line: Mapping[str, Any], teams: Iterable[str], evaluation: bool = False
 ) -> dict[str, Any]:
-    """Mean returns by team, as far as a line has them, of training or of an evaluation."""
+    """Mean returns by team in a line of training or of an evaluation, where present."""
     names = {team: return_name(team) for team in teams}
     if evaluation:
         names = {team: evaluation_name(name) for team, name in names.items()}
@@ -70,7 +71,7 @@ def returns_in(
 def metrics_in(
     line: Mapping[str, Any], teams: Iterable[str], evaluation: bool = False
 ) -> dict[str, Any]:
-    """The environment's own metrics in a line, of training or of an evaluation."""
+    """The environment's own metrics in a line of training or of an evaluation."""
     prefix = f"{evaluation_name(EPISODE) if evaluation else EPISODE}/"
     tags = {tag(team): team for team in teams}
     found = {}
@@ -82,10 +83,10 @@ def metrics_in(
 
 
 class Lines(NamedTuple):
-    """Part of a metrics.jsonl."""
+    """Lines of a metrics.jsonl."""
 
-    values: list[dict[str, Any]]  # by name, of each line
-    end: int  # the byte behind them
+    values: list[dict[str, Any]]  # each line's values, by metric
+    end: int  # offset in bytes of the first line not read
 
     @property
     def evaluations(self) -> list[dict[str, Any]]:
@@ -93,7 +94,7 @@ class Lines(NamedTuple):
 
 
 def read_lines(run: Path, start: int = 0, end: int | None = None) -> Lines:
-    """The lines between two bytes of a run's metrics.jsonl; one that is not whole yet is left."""
+    """Read a run's metrics.jsonl from byte `start` to `end`; leave out an incomplete last line."""
     path = run / folder.METRICS
     files.refuse_special(path)
     with path.open("rb") as file:
@@ -112,19 +113,19 @@ def read_lines(run: Path, start: int = 0, end: int | None = None) -> Lines:
 
 
 class CurvePoint(NamedTuple):
-    """One evaluation."""
+    """One evaluation, a point of the learning curve."""
 
     step: int
-    seconds: float  # of training until then
+    seconds: float  # seconds of training until then
     played: Episodes
 
 
 class History(NamedTuple):
-    """What a run has logged so far."""
+    """A run's logs so far."""
 
-    points: list[CurvePoint]  # its evaluations
-    training: list[tuple[int, dict[str, float]]]  # step and mean return by team
-    before: dict[str, float]  # the scores of the first evaluation, to the bit
+    points: list[CurvePoint]  # evaluations
+    training: list[tuple[int, dict[str, float]]]  # steps and mean return by team
+    before: dict[str, float]  # scores of the first evaluation, bit for bit
 
 
 def read(
@@ -133,8 +134,9 @@ def read(
     metrics: Sequence[str] = (),
     marks: Mapping[str, int] | None = None,
 ) -> History:
-    """The history in a run's files; `metrics` are the environment's own, `marks` says how many
-    bytes of each file to read."""
+    """Read the history from a run's files.
+
+    `metrics` are the environment's own; `marks` limits the bytes read of each file."""
     lines = read_lines(run, end=None if marks is None else marks.get(folder.METRICS, 0))
     rows = _rows(run / folder.EPISODES, None if marks is None else marks.get(folder.EPISODES, 0))
     points = []

@@ -1,4 +1,4 @@
-"""What users hand to a policy, as views, and its actions as their environment takes them."""
+"""Convert users' observations to views, and actions to what users' environments take."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Masks = Mapping[str, Any]  # by agent
 def agent_rows(
     agent: str, observation: Any, size: int, images: set[tuple[int, ...]]
 ) -> tuple[np.ndarray, bool]:
-    """`[B,size]` of what an agent observes, and whether it came as a batch."""
+    """An agent's observation as `[B,size]`, and whether it came as a batch."""
     try:
         seen = np.asarray(observation, np.float32)
     except (TypeError, ValueError):
@@ -41,7 +41,7 @@ def agent_rows(
 def team_view(
     spec: Spec, seen: dict[str, np.ndarray], legal: Masks, alive: Masks, games: int
 ) -> View:
-    """What a team receives; agents that observe nothing are absent."""
+    """Build a team's view; agents without an observation are absent."""
     obs = np.zeros((games, spec.n, spec.obs), np.float32)
     allowed = np.zeros((games, spec.n, spec.action.size), bool)
     here = np.zeros((games, spec.n), bool)
@@ -63,14 +63,14 @@ def team_view(
         if isinstance(spec.action, Discrete) and (here[:, i] & ~allowed[:, i].any(-1)).any():
             raise ShoalError(f"{agent} is alive and has no legal action: its mask must allow one")
     nothing = np.zeros((games, spec.n), np.float32)
-    state = np.zeros((games, spec.state), np.float32)  # critics see it, actors never do
+    state = np.zeros((games, spec.state), np.float32)  # critics read the state, actors never do
     first = np.zeros(games, bool)
     parts = (obs, state, allowed, here, first, nothing, here.astype(np.float32))
     return View(*map(jnp.asarray, parts))
 
 
 def observation_sizes(teams: Mapping[str, Spec]) -> dict[str, int]:
-    """How many numbers each agent observes."""
+    """Size of each agent's observation."""
     found = {}
     for spec in teams.values():
         sizes = spec.obs_sizes or (spec.obs,) * spec.n
@@ -83,8 +83,8 @@ def _actions(spec: Spec, i: int) -> int:
 
 
 def by_agent(spec: Spec, action: np.ndarray, seen: dict[str, Any], batched: bool) -> dict[str, Any]:
-    """Each present agent's action as its environment takes it: an int or a vector of its own size;
-    rows of a batch."""
+    """Each present agent's action in its environment's form: an int or a vector of its own size;
+    one row per game of a batch."""
     places = {agent: i for i, agent in enumerate(spec.agents) if agent in seen}
     if isinstance(spec.action, Discrete):
         return {

@@ -28,8 +28,7 @@ from .observations import Masks, agent_rows, by_agent, observation_sizes, team_v
 
 
 class Player:
-    """The policies of a run, playing one game or several side by side; it keeps what agents carry
-    from step to step."""
+    """The policies of a run, playing one game or a batch of games; it keeps the agents' carries."""
 
     def __init__(
         self,
@@ -44,7 +43,7 @@ class Player:
         self.learners = learners
         self.steps = steps
         self.seed = seed
-        self.substitutes = substitutes or {}  # by team whose place they took
+        self.substitutes = substitutes or {}  # by team that they replace
         self.algorithms = config.algorithms | self.substitutes
         self.teams = config.sides
         self.agents = tuple(agents) or tuple(
@@ -64,8 +63,7 @@ class Player:
         return f"<Player of {self.config.env}: {players}, trained for {self.steps:,} steps>"
 
     def reset(self, rows: Any = None) -> None:
-        """Forget the episodes before: new ones begin, in all games or in these `rows` (numbers or a
-        mask)."""
+        """Begin new episodes in all games, or only in `rows` (indices or a mask)."""
         if rows is None:
             self.games = 0
             self.carries = {}
@@ -73,7 +71,7 @@ class Player:
             return
         try:
             for first in self.first.values():
-                # an empty list would be of floats
+                # numpy makes an empty list an array of floats
                 first[np.asarray(rows, None if np.size(rows) else int)] = True
         except (IndexError, ValueError):
             games = self.games
@@ -88,11 +86,11 @@ class Player:
         greedy: bool = True,
         alive: Masks | None = None,
     ) -> dict[str, Any]:
-        """An action for every agent that observes something: `[obs]` of one game, or `[B,obs]` of B
-        side by side.
+        """An action for every agent with an observation: `[obs]` of one game, or `[B,obs]` of B
+        games.
 
-        By agent, `legal` may mask actions, `[A]` or `[B,A]`, and `alive [B]` say in which of the
-        games it is there.
+        By agent, `legal` masks actions (`[A]` or `[B,A]`), and `alive [B]` says in which games the
+        agent is present.
         """
         for name, given in {"observations": observations, "legal": legal, "alive": alive}.items():
             self._refuse_unknown(name, {} if given is None else given)
@@ -103,7 +101,7 @@ class Player:
             for agent, value in observations.items()
         }
         batched = self._count(seen)
-        # of all teams before any decides: nobody remembers a call that is refused
+        # check all teams before any decides: a refused call must not change carries
         own = {}
         views = {}
         for team, spec in self.teams.items():
@@ -118,7 +116,7 @@ class Player:
         return actions
 
     def _refuse_unknown(self, name: str, given: Any) -> None:
-        """Refuse what is not a dictionary by agents that it plays."""
+        """Refuse anything but a dictionary whose keys are agents of this player."""
         if not isinstance(given, Mapping):
             raise ShoalError(
                 f"{name} must be a dictionary by agent, such as {{{self.agents[0]!r}: ...}}"
@@ -130,8 +128,9 @@ class Player:
                 raise ShoalError(f"there is no agent {agent!r}{hint}: this policy plays {known}")
 
     def _count(self, seen: dict[str, tuple[np.ndarray, bool]]) -> bool:
-        """Refuse another number of games while anything of them is remembered; whether they come as
-        a batch."""
+        """Check the number of games, which may not change while carries are kept.
+
+        Returns whether the observations are a batch."""
         counts = {(len(rows), batched) for rows, batched in seen.values()}
         if len(counts) > 1:
             raise ShoalError(
@@ -167,7 +166,7 @@ class Player:
         return np.asarray(decision.action)
 
     def team(self, name: str) -> Player:
-        """A player of one team alone."""
+        """A player of that team alone."""
         if name not in self.teams:
             hint = did_you_mean(name, self.teams)
             sides = ", ".join(self.teams)
@@ -175,7 +174,7 @@ class Player:
         return self._only(self.teams[name].agents)
 
     def agent(self, name: str) -> Player:
-        """A player of one agent alone, with its own parameters: it needs nobody else's
+        """A player of that agent alone, with its own parameters; it needs no other agent's
         observations."""
         for team, spec in self.teams.items():
             if name in spec.agents:
@@ -194,8 +193,8 @@ class Player:
         return Player(self.config, self.learners, self.steps, self.seed, agents, self.substitutes)
 
     def warm(self, games: int | None = None, greedy: bool = True) -> Player:
-        """Compile now what the first `act` of one game, or of a batch of `games`, would wait for;
-        the same player."""
+        """Compile now what the first `act` would compile, for one game or a batch; return this
+        player."""
         remembered = self.games, self.carries, self.first, self.key
         self.reset()
         rows = () if games is None else (games,)
@@ -205,8 +204,8 @@ class Player:
         return self
 
     def save(self, path: str | Path) -> Path:
-        """Write a policy folder of these agents, for `load`; only what acts is in it. It replaces a
-        policy folder that is there."""
+        """Write a policy folder for `load`, with only the acting part; replaces a policy folder at
+        `path`."""
         path = Path(path)
         if path.exists() and not (path / policy_store.ABOUT).is_file():
             raise ShoalError(f"{path} exists already and is no policy: choose another place")
@@ -221,7 +220,7 @@ class Player:
         return path
 
     def complete(self) -> None:
-        """Refuse to play whole games where somebody is missing."""
+        """Refuse to play whole games if an agent is missing."""
         missing = [team for team in self.teams if team not in self.learners]
         if missing:
             raise ShoalError(
@@ -230,13 +229,12 @@ class Player:
             )
 
     def _playing(self) -> dict[str, Any]:
-        """The learners of teams that it plays for."""
+        """Learners of the teams that this player plays."""
         ours = [team for team, spec in self.teams.items() if set(spec.agents) & set(self.agents)]
         return {team: self.learners[team] for team in ours}
 
     def __reduce__(self) -> tuple:
-        """Pickle the player with what it remembers; programs are compiled anew where it is
-        loaded."""
+        """Pickle the player with its carries; programs are compiled anew when it is loaded."""
         substitutes = {
             team: (algorithms.id_of(type(one)), one.config, one.origin())
             for team, one in self.substitutes.items()
@@ -259,8 +257,7 @@ class Player:
         return _copied, (*what, self.agents, substitutes, jax.device_get(memory))
 
     def against(self, teams: Mapping[str, str | tuple[str, dict[str, Any]]]) -> Player:
-        """The same player with substitutes for some teams: `against({"agent":
-        "frozen:runs/x"})`."""
+        """A copy with substitutes for some teams: `against({"agent": "frozen:runs/x"})`."""
         made = dict(self.algorithms)
         learners = dict(self.learners)
         substitutes = dict(self.substitutes)
@@ -285,7 +282,7 @@ class Player:
         return Player(self.config, learners, self.steps, self.seed, substitutes=substitutes)
 
     def evaluate(self, episodes: int = 100, greedy: bool = True, seed: int = 0) -> Episodes:
-        """Whole episodes of the game it was trained on, played by all teams."""
+        """Play whole episodes of the game it was trained on, with all teams."""
         c = self.config
         self.complete()
         alone = Alone() if c.settings.alone else None
@@ -315,7 +312,7 @@ def _copied(
     substitutes: dict[str, tuple[str, Any, Any]],
     memory: tuple,
 ) -> Player:
-    """Unpickle what `Player.__reduce__` made."""
+    """Rebuild a player from what `Player.__reduce__` returned."""
     whole = Config.of_policy(config, trust)
     made = {
         team: algorithms.find(name)(own, whole.sides[team])

@@ -1,7 +1,7 @@
-"""Policies on the disk: what acts of every team's learner, as arrays and JSON; reading them runs no
-code of theirs.
+"""Policies on disk: the acting part of every team's learner, as arrays and JSON; reading runs no
+code from the files.
 
-A policy folder is `policy/` (what a run ended with), `best/` (what it evaluated best) or a
+A policy folder is `policy/` (the final policy of a run), `best/` (the best by evaluation) or a
 checkpoint.
 """
 
@@ -23,31 +23,31 @@ from ..nets.layers import outline
 from ..options import entry
 from . import checkpoint, folder
 
-# inside a policy folder
+# files in a policy folder
 WEIGHTS = "weights.safetensors"
 ABOUT = "policy.json"
 
 
 class BestEvaluation(NamedTuple):
-    """The evaluation that a team did best in, or a metric of the environment was highest in."""
+    """The evaluation with the highest score of a team, or of a metric."""
 
-    team: str  # or the metric
+    team: str  # team or metric
     steps: int
-    score: float  # mean return of one agent, or the mean of the metric
+    score: float  # mean return per agent, or mean of the metric
 
 
 class Saved(NamedTuple):
-    """A policy as it was read."""
+    """A policy read from disk."""
 
     config: Config
-    # what acts of them; of some teams alone if only some agents were saved
+    # acting part by team; without some teams if only some agents were saved
     learners: dict[str, Any]
-    steps: int  # it was trained for
-    agents: tuple[str, ...] = ()  # those alone; empty for all
+    steps: int  # steps of training
+    agents: tuple[str, ...] = ()  # agents saved; empty for all
 
 
 class Arrays(NamedTuple):
-    """Arrays of learners, as they are on the disk."""
+    """Arrays of learners, as saved."""
 
     place: Path
     about: dict[str, Any]  # the JSON beside them
@@ -55,7 +55,7 @@ class Arrays(NamedTuple):
 
 
 def acting(config: Config, learners: dict[str, Any]) -> dict[str, Any]:
-    """What acts of the learners."""
+    """The acting part of every team's learner."""
     return {team: config.algorithms[team].acting(learner) for team, learner in learners.items()}
 
 
@@ -67,8 +67,9 @@ def save(
     best: BestEvaluation | None = None,
     agents: tuple[str, ...] = (),
 ) -> None:
-    """Write a policy folder; `best` is the evaluation it was best in, `agents` those it is of, if
-    not all."""
+    """Write a policy folder.
+
+    `best` is the evaluation in which it was best; `agents` are those saved, if not all."""
     from safetensors.numpy import save as as_bytes
 
     leaves = folder.leaves_by_name(acting(config, learners))
@@ -91,7 +92,7 @@ def save(
 
 
 def best_of(run: Path) -> BestEvaluation | None:
-    """The evaluation that a run's `best/` is of."""
+    """The evaluation that chose a run's `best/`, if there is one."""
     try:
         about = files.read_json(run / folder.BEST / ABOUT, "a saved policy")
         return BestEvaluation(about["team"], about["steps"], about["score"])
@@ -100,9 +101,9 @@ def best_of(run: Path) -> BestEvaluation | None:
 
 
 def load(path: Path, best: bool = False, trust: Trust = NOTHING) -> Saved:
-    """Read a run's final policy or its best one, or what a policy folder or a checkpoint holds.
+    """Read a run's final or best policy, or the one in a policy folder or checkpoint.
 
-    No environment is opened for it; `trust` is for who plays it later."""
+    Opens no environment; `trust` applies when the policy is played later."""
     if best and any((path / name).is_file() for name in (checkpoint.ABOUT, ABOUT)):
         raise ShoalError(
             f"{path} is a policy or a checkpoint, but only a run has a best policy: load the run's"
@@ -119,8 +120,8 @@ def load(path: Path, best: bool = False, trust: Trust = NOTHING) -> Saved:
 
 
 def saved(path: Path) -> Arrays:
-    """All arrays that were saved of learners: of a run those of its newest whole checkpoint, or of
-    its policy; or what a policy folder or a checkpoint holds."""
+    """Read all saved arrays of learners: from a run's newest intact checkpoint or else its policy,
+    or from a policy folder or a checkpoint."""
     if itself := _itself(path):
         return itself
     for place in checkpoint.places(path):
@@ -128,7 +129,7 @@ def saved(path: Path) -> Arrays:
             return Arrays(place, *_learners(place))
         except files.Newer:
             raise
-        except ShoalError:  # it is damaged; the one before may not be
+        except ShoalError:  # damaged: try the checkpoint before
             continue
     place = files.settled(path / folder.POLICY)
     if not place.exists():
@@ -137,7 +138,7 @@ def saved(path: Path) -> Arrays:
 
 
 def _itself(path: Path) -> Arrays | None:
-    """What a policy folder or a checkpoint holds; nothing of a run."""
+    """Arrays of a policy folder or a checkpoint; None for a run."""
     if (path / checkpoint.ABOUT).is_file():
         return Arrays(path, *_learners(path))
     if (path / ABOUT).is_file():
@@ -148,7 +149,7 @@ def _itself(path: Path) -> Arrays | None:
 
 
 def _learners(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """JSON of a checkpoint, and the arrays of its learners."""
+    """JSON of a checkpoint, and its arrays that belong to learners."""
     about, leaves = checkpoint.opened(place)
     return about, {
         name.partition("/")[2]: leaf
@@ -158,7 +159,7 @@ def _learners(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def _arrays(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """JSON and arrays of a policy folder, if they are as they were written."""
+    """JSON and arrays of a policy folder; refuses damage."""
     from safetensors import SafetensorError
     from safetensors.numpy import load as as_arrays
 
@@ -181,7 +182,7 @@ def _arrays(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 def _rebuilt(
     place: Path, about: dict[str, Any], leaves: dict[str, np.ndarray], trust: Trust
 ) -> Saved:
-    """The policy of these leaves, if they fit their config."""
+    """Rebuild the policy from its arrays; refuses arrays that do not fit the config."""
     with files.errors_name(place):
         config = Config.of_policy(about.get("config"), trust)
         steps = entry(about, "steps", int)
@@ -192,7 +193,7 @@ def _rebuilt(
             if not agents or set(agents) & set(spec.agents)
         ]
         fresh = acting(config, {team: outline(config.algorithms[team].init) for team in playing})
-    wanted = folder.leaves_by_name(fresh)  # an earlier version saved the whole learners
+    wanted = folder.leaves_by_name(fresh)  # an earlier version saved whole learners
     kinds = {name: (leaf.shape, leaf.dtype) for name, leaf in leaves.items() if name in wanted}
     if kinds != {name: (leaf.shape, leaf.dtype) for name, leaf in wanted.items()}:
         raise ShoalError(
@@ -204,7 +205,7 @@ def _rebuilt(
 
 
 def _agents(config: Config, about: dict[str, Any]) -> tuple[str, ...]:
-    """The agents whose policy it is, if not all."""
+    """The agents that a policy was saved for; empty for all."""
     names = about.get("agents", [])
     known = [agent for spec in config.sides.values() for agent in spec.agents]
     if not isinstance(names, list) or not all(name in known for name in names):
@@ -213,8 +214,7 @@ def _agents(config: Config, about: dict[str, Any]) -> tuple[str, ...]:
 
 
 def finished(run: str, origin: Any) -> Finished:
-    """A run whose policies play as frozen opponents; `origin` is what an earlier config saved of
-    it."""
+    """A finished run as frozen opponent; `origin` is what an earlier config saved about it."""
     config, learners, steps = _frozen(run, origin)
     if origin:
         config = Config.of_policy(entry(origin, "config", dict), OF_FILES.get())
@@ -224,8 +224,8 @@ def finished(run: str, origin: Any) -> Finished:
 
 
 def _frozen(run: str, origin: Any) -> tuple[Any, Any, int]:
-    """Config, learners and steps in a run's folder; no learners if they are not of `origin` any
-    more."""
+    """Config, learners and steps of a run; learners are None if the run is no longer that of
+    `origin`."""
     try:
         config, learners, steps, _ = load(Path(run), trust=OF_FILES.get())
     except ShoalError:
@@ -236,7 +236,7 @@ def _frozen(run: str, origin: Any) -> tuple[Any, Any, int]:
         raise ShoalError(f"{run} is frozen as an opponent of itself: freeze another") from None
     same = not origin or (
         entry(origin, "steps", int) == steps
-        # as this version writes it
+        # compare in the format of this version
         and Config.of_policy(entry(origin, "config", dict)).to_json() == config.to_json()
     )
     return config, learners if same else None, steps

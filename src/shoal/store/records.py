@@ -1,6 +1,6 @@
-"""What the JSON files of a run say, key by key.
+"""Keys of a run's JSON files, typed.
 
-Nothing here reads a file: what was read is checked where it is used.
+Nothing here reads a file; values are checked where they are used.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from ..types import TeamProtocol
 class EvaluationProtocol(TypedDict):
     """How scores were evaluated."""
 
-    actions: str  # greedy or sampled
+    actions: str  # `greedy` or `sampled`
     episodes: int
     exploration: str
 
 
 class RunProtocol(TypedDict):
-    """What a reader of the scores must know beside the config; in `config.json`."""
+    """Facts beside the config that a reader of the scores needs; part of `config.json`."""
 
     versions: dict[str, str]  # by package
     device: str
     devices: int
     teams: dict[str, TeamProtocol]
     evaluation: EvaluationProtocol
-    score: str  # what is called a score
+    score: str  # definition of a score
 
 
 class BestAbout(TypedDict):
-    """The evaluation that a team did best in."""
+    """The evaluation in which the policy was best."""
 
     team: str
     steps: int
@@ -38,44 +38,43 @@ class BestAbout(TypedDict):
 
 
 class CheckpointAbout(TypedDict):
-    """`checkpoint.json`: what a run needs beside its state to go on."""
+    """`checkpoint.json`: what a run needs, beside its state, to go on."""
 
     steps: int
     seconds: float  # of training so far
-    logs: dict[str, int]  # bytes of each log that are of this checkpoint or before
+    logs: dict[str, int]  # size of each log, in bytes, at this checkpoint
     best: BestAbout | None
     config: dict[str, Any]
     protocol: RunProtocol
     format: NotRequired[int]
-    sha256: NotRequired[str]  # of all this and of the arrays
+    sha256: NotRequired[str]  # of this JSON and of the arrays
 
 
 class PolicyAbout(TypedDict):
-    """`policy.json`: whose weights lie beside it."""
+    """`policy.json`: what the weights beside it are."""
 
-    steps: int  # they were trained for
+    steps: int  # steps of training
     config: dict[str, Any]
     format: NotRequired[int]  # since 0.2.0
     sha256: str  # of the weights
-    team: NotRequired[str]  # of the best policy, with its score
+    team: NotRequired[str]  # with `score`: why it is the best policy
     score: NotRequired[float]
-    agents: NotRequired[list[str]]  # where it is of some agents alone
+    agents: NotRequired[list[str]]  # agents saved, if not all
 
 
 class Ending(TypedDict):
-    """How a run ended, whatever ended it."""
+    """How a run ended, for any reason."""
 
-    format: NotRequired[int]  # since 0.2.0, as `reason`
+    format: NotRequired[int]  # since 0.2.0, like `reason`
     path: str
     reason: str
-    stopped: int  # the number of the signal that ended it early, or 0
+    stopped: int  # number of the signal that ended it early, or 0
     steps: int
     seconds: float  # of training
 
 
 class Summary(Ending):
-    """`summary.json` of a run that ended as it should; scores are mean returns of one agent, by
-    team."""
+    """`summary.json` of a run that ended normally; scores are mean returns per agent, by team."""
 
     scores: dict[str, float]
     before: dict[str, float]
@@ -83,11 +82,11 @@ class Summary(Ending):
     best: BestAbout | None
     steps_per_second: float
     metrics: NotRequired[dict[str, float]]  # the environment's own, at the end
-    random_metrics: NotRequired[dict[str, float]]  # the same of random play
-    from_run: NotRequired[str]  # whose weights it started from
+    random_metrics: NotRequired[dict[str, float]]  # likewise, of random play
+    from_run: NotRequired[str]  # run whose weights it started from
 
 
 class Failure(Ending):
-    """`summary.json` of a run that did not."""
+    """`summary.json` of a run that failed."""
 
     message: str  # what went wrong

@@ -1,8 +1,8 @@
-"""`--from`: a run whose nets begin with another run's weights instead of new ones.
+"""`--from`: start a run's nets with another run's weights.
 
-Parameters, target networks and statistics of returns are taken over, array by array, where they are
-called alike and have the same shape; optimisers, memories and counters begin anew. The other run's
-files are read as data: nothing that they name is imported, and no environment is opened.
+Parameters, target networks and return statistics are copied, array by array, where name and shape
+agree; optimisers, memories and counters start new. The other run's files are read as data:
+nothing that they name is imported, and no environment is opened.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from ..nets.layers import outline
 from ..options import entry
 from . import folder, policy_store
 
-FEW = 3  # arrays that are named in a sentence
-LEAST = 0.05  # of a team's parameters, below which it is not worth while: some biases always fit
+FEW = 3  # arrays that a message names
+LEAST = 0.05  # least share of a team's parameters that must fit: some biases always do
 
 
 class Start(NamedTuple):
-    """The learners that a run begins with."""
+    """The learners that a run starts with."""
 
     learners: dict[str, Any]
-    sentences: list[str]  # what was taken over, of each team
-    about: dict[str, Any]  # the same, as JSON
+    sentences: list[str]  # by team: a message on what was copied
+    about: dict[str, Any]  # the same facts, as JSON
 
 
 class _Taken(NamedTuple):
-    """What a team takes over."""
+    """The arrays that a team copies."""
 
     arrays: dict[str, np.ndarray]
-    new: dict[str, str]  # arrays that begin anew, and why
+    new: dict[str, str]  # arrays that start new, and why
 
 
 def check(config: Config) -> None:
-    """Refuse a run to start from of which nothing fits."""
+    """Refuse a run to start from if nothing of it fits."""
     if config.settings.from_run:
         begin(config, {team: outline(one.init) for team, one in config.algorithms.items()})
 
 
 def begin(config: Config, fresh: dict[str, Any]) -> Start:
-    """The learners of a run that has `fresh` ones, with the weights of the one it starts from."""
+    """Copy the weights of the run to start from into `fresh` learners."""
     run = config.settings.from_run
     try:
         place, about, leaves = policy_store.saved(Path(run))
@@ -67,7 +67,7 @@ def begin(config: Config, fresh: dict[str, Any]) -> Start:
         if team not in names:
             sentences.append(f"team {team} begins anew: {run} has no team of that name")
             continue
-        # looked up and never imported: the name stands in a file
+        # looked up by name, never imported, as the name comes from a file
         theirs = ALGORITHMS.get(ALIASES.get(names[team], names[team]))
         if theirs is not None and not theirs.inherits:
             sentences.append(f"team {team} begins anew: it played {names[team]} in {run}")
@@ -86,7 +86,7 @@ def begin(config: Config, fresh: dict[str, Any]) -> Start:
 def _refuse_other_family(
     run: str, team: str, name: str, theirs: type[Algorithm] | None, algorithm: Algorithm
 ) -> None:
-    """Refuse weights of another family: they mean something else."""
+    """Refuse weights of another family of algorithms: they mean something else."""
     if name == algorithm.name or (theirs is not None and theirs.family == algorithm.family):
         return
     raise ShoalError(
@@ -96,13 +96,13 @@ def _refuse_other_family(
 
 
 def _of(team: str, leaves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """A team's arrays by their names in its learner."""
+    """A team's arrays, by name within its learner."""
     own = f"{team}/"
     return {name.removeprefix(own): leaf for name, leaf in leaves.items() if name.startswith(own)}
 
 
 def _taken(algorithm: Algorithm, fresh: Any, theirs: dict[str, np.ndarray]) -> _Taken:
-    """The arrays that fit; none if next to none of the parameters do."""
+    """The arrays that fit; none if hardly any parameters do."""
     arrays = {}
     new = {}
     whole = 0
@@ -111,7 +111,7 @@ def _taken(algorithm: Algorithm, fresh: Any, theirs: dict[str, np.ndarray]) -> _
         if field not in algorithm.inherits:
             continue
         whole += np.size(leaf) if field == "params" else 0
-        # a policy has no target networks: they begin as copies of what they follow
+        # a saved policy has no target networks: copy the parameters they follow
         other = theirs.get(name, theirs.get(f"params/{rest}") if field == "target" else None)
         if other is None:
             new[name] = "not there"
@@ -133,7 +133,7 @@ def _shape(leaf: Any) -> str:
 
 
 def _sentence(source: str, team: str, taken: _Taken) -> str:
-    """How much of a team begins as in the other run."""
+    """A message on how much of a team was copied."""
     examples = [f"{name} ({why})" for name, why in list(taken.new.items())[:FEW]]
     more = f" and {len(taken.new) - FEW} more" if len(taken.new) > FEW else ""
     new = f"; new are {', '.join(examples)}{more}" if examples else ""

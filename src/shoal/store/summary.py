@@ -1,4 +1,4 @@
-"""What a run left behind, and why it ended: `summary.json`, which every run that ended has."""
+"""The result of a run and why it ended: `summary.json`, written at every ending."""
 
 from __future__ import annotations
 
@@ -16,43 +16,41 @@ from .records import Failure
 
 @dataclass(frozen=True)
 class Result:
-    """What a run left behind. Scores are mean returns of one agent, by team."""
+    """The result of a run. Scores are mean returns per agent, by team."""
 
     path: Path
     scores: dict[str, float]
     before: dict[str, float]
-    random: dict[str, float]  # empty if it was stopped before that was played
+    random: dict[str, float]  # empty if the run was stopped before random play
     steps: int
-    seconds: float  # of training alone
-    # the number of the signal that ended it early; a callback ends it as SIGTERM does
+    seconds: float  # of training only
+    # number of the signal that ended it early; a callback counts as SIGTERM
     stopped: int = 0
-    best: BestEvaluation | None = (
-        None  # the evaluation whose policy is kept in the run's `best` folder
-    )
-    reason: str = FINISHED  # why it ended
-    from_run: str = ""  # whose weights it started from
+    best: BestEvaluation | None = None  # its policy is in the run's `best` folder
+    reason: str = FINISHED  # why the run ended
+    from_run: str = ""  # run whose weights it started from
     metrics: dict[str, float] = field(default_factory=dict)  # the environment's own, at the end
-    random_metrics: dict[str, float] = field(default_factory=dict)  # the same of random play
+    random_metrics: dict[str, float] = field(default_factory=dict)  # likewise, of random play
 
     def write(self) -> None:
         """Write the summary into the run's folder."""
         facts = vars(self) | {"path": str(self.path), "best": self.best and self.best._asdict()}
         for name in ("metrics", "random_metrics"):
-            if not facts[name]:  # as in a run of an environment that has none
+            if not facts[name]:  # such as those of an environment without metrics
                 del facts[name]
         rate = self.steps / max(self.seconds, 1e-9)
         write_json(self.path / SUMMARY, facts | {"steps_per_second": rate})
 
 
 def stopped_by(number: int, from_outside: bool) -> str:
-    """The reason of a run that a signal or a callback stopped, or that was finished."""
+    """The reason of a run that was stopped by a signal or a callback, or finished."""
     if not number:
         return FINISHED
     return f"stopped by {signal.Signals(number).name}" if from_outside else "stopped by a callback"
 
 
 def write_failure(path: Path, error: BaseException, steps: int, seconds: float) -> None:
-    """Write why a run broke off, over any earlier summary, if the disk allows."""
+    """Write why a run failed, over any earlier summary, if the disk allows it."""
     reason, message = why(error)
     facts: Failure = {
         "reason": reason,
@@ -67,7 +65,7 @@ def write_failure(path: Path, error: BaseException, steps: int, seconds: float) 
 
 
 def why(error: BaseException) -> tuple[str, str]:
-    """The reason in a few words, and the message."""
+    """The reason in a few words, and the error message."""
     if isinstance(error, ShoalError):
         return error.reason, str(error)
     if isinstance(error, KeyboardInterrupt):

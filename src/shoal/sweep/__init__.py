@@ -1,4 +1,4 @@
-"""Many runs: seeds, processes, one program for several seeds, campaigns.
+"""Many runs: seeds, processes, several seeds in one program, campaigns.
 
-May touch a run; draws no figures.
+May import a run; draws no figures.
 """

@@ -1,4 +1,4 @@
-"""The progress of several runs: a live table on a terminal, plain lines elsewhere, nothing when
+"""Progress of several runs: a live table on a terminal, plain lines elsewhere, nothing when
 quiet."""
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Any
 from ..monitor.console import PLAIN_EVERY, listed, on_terminal, tell
 from .progress import FAILED, FINISHED, Follower, Outcome, Progress
 
-ROWS = 16  # runs that are shown one by one; of more, those that run or failed
+ROWS = 16  # most runs shown one by one; of more runs, only those running or failed
 COLOURS = {FAILED: "red", FINISHED: "green"}
 
 
 class LiveTable:
-    """Shows how several runs are doing."""
+    """Shows the progress of several runs."""
 
     def __init__(self, paths: Sequence[Path], quiet: bool = False):
         self.followers = {path: Follower(path) for path in paths}
         self.quiet = quiet
         self.reported = set[Path]()  # runs whose end was printed
-        self.printed = time.monotonic()  # when a plain line was, last
+        self.printed = time.monotonic()  # time of the last plain line
         self.live: Any = None
         if not quiet and on_terminal():
             from rich.live import Live

@@ -1,7 +1,7 @@
-"""Several runs side by side, each in a child process on its own cores.
+"""Several runs at once, each in a child process on its own cores.
 
-Finished runs are skipped and interrupted ones resumed, so the same call completes what an earlier
-one began. A process that fails leaves the others alone; none outlives its parent.
+Finished runs are skipped and interrupted ones resumed, so the same call completes an earlier one.
+A process that fails does not affect the others; none outlives its parent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .live_table import LiveTable
 from .progress import FAILED, FINISHED, STOPPED, Outcome
 
 LOOK_EVERY = 0.2  # seconds
-# exit codes of a child that stopped because we asked
+# exit codes of a child that stopped because we asked it to
 STOPS = {
     128 + signal.SIGINT,
     128 + signal.SIGTERM,
@@ -40,8 +40,9 @@ STOPS = {
 
 
 def work(jobs: Sequence[Job], at_once: int = 0, quiet: bool = False) -> dict[Path, Outcome]:
-    """Run all jobs that are not finished, `at_once` at a time (0: one on each core). Ctrl-C and
-    SIGTERM end them cleanly."""
+    """Run all unfinished jobs, `at_once` at a time (0: one per core).
+
+    Ctrl-C and SIGTERM end them cleanly."""
     paths = [job.path for job in jobs]
     if len({path.absolute() for path in paths}) < len(paths):
         raise ShoalError("two jobs have the same run folder: rename one")
@@ -56,7 +57,8 @@ def work(jobs: Sequence[Job], at_once: int = 0, quiet: bool = False) -> dict[Pat
 
 
 def core_slots(at_once: int, jobs: int) -> list[list[int]]:
-    """The cores of each slot in which a job can run: together all that this process may use."""
+    """Cores of each slot in which a job can run; together they are all that this process may
+    use."""
     cores = usable()
     count = max(min(at_once or len(cores), jobs), 1)
     return [cores[slot::count] or [cores[slot % len(cores)]] for slot in range(count)]
@@ -64,14 +66,14 @@ def core_slots(at_once: int, jobs: int) -> list[list[int]]:
 
 @dataclass
 class Scheduler:
-    """Runs jobs in child processes, one in each slot of cores; holds those running and waiting."""
+    """Runs jobs in child processes, one per slot of cores."""
 
     jobs: Sequence[Job]
-    slots: list[list[int]]  # the cores of each
+    slots: list[list[int]]  # cores of each
     running: dict[Path, Process] = field(default_factory=dict)
     outcomes: dict[Path, Outcome] = field(default_factory=dict)
-    signals: int = 0  # how often it was asked to stop
-    signal: int = 0  # and how, the last time
+    signals: int = 0  # number of requests to stop
+    signal: int = 0  # the last of them
 
     def __post_init__(self) -> None:
         self.waiting = list(self.jobs)
@@ -82,7 +84,7 @@ class Scheduler:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        for process in self.running.values():  # only if something went wrong here
+        for process in self.running.values():  # only after an error in this process
             process.popen.kill()
             process.popen.wait()
         restore(self.before)
@@ -92,7 +94,7 @@ class Scheduler:
         return bool(self.running or (self.waiting and not self.signals))
 
     def look(self) -> None:
-        """Note who has ended, and let the next begin."""
+        """Record children that have ended, and start the next jobs."""
         for path, process in list(self.running.items()):
             code = process.popen.poll()
             if code is not None:
@@ -120,7 +122,7 @@ class Scheduler:
         slot = next(slot for slot in range(len(self.slots)) if slot not in taken)
         process = Process(_start(words, self.slots[slot], console(job.path), job.trust), slot)
         self.running[job.path] = process
-        if self.signals:  # it came while the process was being started
+        if self.signals:  # it arrived while the process was started
             process.popen.send_signal(self.signal)
 
     def _outcome(self, path: Path, code: int) -> Outcome:
@@ -132,7 +134,8 @@ class Scheduler:
         return Outcome(FINISHED)
 
     def _stop(self, number: int, frame: Any) -> None:
-        """Forward a signal: the first ends runs cleanly, the second at once, the third kills."""
+        """Forward a signal: the first ends runs cleanly, the second at once, the third kills
+        them."""
         self.signals = self.signals + 1
         self.signal = number
         for process in list(self.running.values()):
@@ -147,8 +150,9 @@ class Process(NamedTuple):
 
 
 def command(job: Job) -> list[str]:
-    """The arguments of `shoal` that do what is left of a job; none if it is finished. Removes a run
-    that must begin anew."""
+    """Arguments of `shoal` for what is left of a job; empty if it is finished.
+
+    Removes a run that must begin anew."""
     path = job.path
     if finished(path, job.steps):
         return []
@@ -160,7 +164,7 @@ def command(job: Job) -> list[str]:
 
 
 def clear(path: Path) -> None:
-    """Remove a run that ended before anything of it was saved; never anything else."""
+    """Remove a run that ended before anything was saved; never remove anything else."""
     if not path.exists():
         return
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else {""}
@@ -175,12 +179,12 @@ def clear(path: Path) -> None:
 
 
 def _start(words: list[str], cores: list[int], output: Path, trust: Trust) -> subprocess.Popen:
-    """Start a child process that ends when we do and gets Ctrl-C only from us."""
+    """Start a child process that ends with this one and gets Ctrl-C only from it."""
     output.parent.mkdir(parents=True, exist_ok=True)
     about = json.dumps({"parent": os.getpid(), "cores": cores, "trust": sorted(trust.named)})
     with output.open("a") as said:
         return subprocess.Popen(
-            # -P: no import from this folder
+            # -P: do not import from the current folder
             [sys.executable, "-P", "-m", "shoal.cli.child", about, *words],
             stdin=subprocess.DEVNULL,
             stdout=said,
@@ -191,8 +195,8 @@ def _start(words: list[str], cores: list[int], output: Path, trust: Trust) -> su
 
 
 def _variables() -> dict[str, str]:
-    """The environment variables of a child; without NPROC, as each run sets its number of XLA
-    threads itself."""
+    """Environment variables of a child; without NPROC, as each run sets its own number of XLA
+    threads."""
     inherited = {name: value for name, value in os.environ.items() if name != "NPROC"}
     return (
         {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}

@@ -1,4 +1,4 @@
-"""How far the runs of a sweep are, and how each ended."""
+"""Progress of the runs of a sweep, and how each ended."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ FAILED = "failed"
 class Outcome(NamedTuple):
     """How a job ended."""
 
-    state: str  # FINISHED, FAILED, or STOPPED: by a signal, or before it began
+    state: str  # FINISHED, FAILED, or STOPPED (by a signal, or before it began)
     message: str = ""  # the last line of a job that failed
     code: int = 0  # exit code of its process; 128 + the signal that stopped it
 
 
 class Progress(NamedTuple):
-    """How far a run is, read from its folder."""
+    """Progress of a run, read from its folder."""
 
     steps: int = 0
     total: int = 0
     rate: float = 0.0  # steps per second
-    scores: dict[str, float] = {}  # of its last evaluation, by team
-    metrics: dict[str, float] = {}  # of the environment, likewise
+    scores: dict[str, float] = {}  # of the last evaluation, by team
+    metrics: dict[str, float] = {}  # the environment's own, likewise
 
 
 class Follower:
@@ -45,9 +45,9 @@ class Follower:
         self.teams: list[str] = []
 
     def progress(self) -> Progress:
-        """The progress up to now."""
+        """The progress so far."""
         with contextlib.suppress(OSError, ValueError, ShoalError):
-            if self.latest.get(STEP, 0) >= self.total:  # unknown, or it is trained further
+            if self.latest.get(STEP, 0) >= self.total:  # total unknown, or the run is extended
                 config = json.loads((self.path / folder.CONFIG).read_text())
                 self.teams = list(config["teams"])
                 self.total = config["settings"]["steps"]

@@ -1,7 +1,7 @@
-"""`--seeds`: the same run several times, side by side, in one folder that is resumed as one.
+"""`--seeds`: one config with several seeds, in one folder (a group) that is resumed as a whole.
 
-`group.json` says what the runs have in common and, at the end, how they did. Each is a run of its
-own, and the same to the bit as if it had been trained alone.
+`group.json` says what the runs have in common and, at the end, their results. Each is a normal run,
+equal bit for bit to one trained alone.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Unfinished(ShoalError):
 
 
 def train(config: Config, quiet: bool = False) -> Result:
-    """All seeds of a config; scores are means over them."""
+    """Train all seeds of a config; return mean scores over them."""
     s = config.settings
     config = replace(config, settings=replace(s, devices=s.devices or 1, workers=_workers(config)))
     start.check(config)
@@ -58,8 +58,10 @@ def train(config: Config, quiet: bool = False) -> Result:
 def resume(
     path: Path, quiet: bool = False, trust: Trust = NOTHING, steps: int = 0, seeds: str = ""
 ) -> Result:
-    """Whatever is left of the group; with `steps`, train every seed for so many in all, and with
-    `seeds`, let it have so many or also these."""
+    """Train what is left of a group.
+
+    With `steps`, extend every seed to that many in all; with `seeds`, add seeds, up to a number or
+    those listed."""
     content = read(path)
     before = _config(path, content, trust).settings
     further = bool(steps) and steps != before.steps
@@ -82,7 +84,7 @@ def resume(
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The seeds of a group and what its runs have in common."""
+    """Read `group.json`: the seeds, and what the runs have in common."""
     content = files.read_json(path / folder.GROUP, "a group of runs")
     if (
         not isinstance(content, dict)
@@ -99,7 +101,7 @@ def _config(path: Path, content: dict[str, Any], trust: Trust) -> Config:
 
 
 def _with_more(path: Path, there: list[int], seeds: str, first: int) -> list[int]:
-    """The seeds of a group and those asked for: a number is how many it shall have."""
+    """The seeds of a group and those asked for; a number is the total to have."""
     if "," in seeds:
         return [*there, *(seed for seed in numbers(seeds) if seed not in there)]
     count = len(numbers(seeds))
@@ -110,12 +112,12 @@ def _with_more(path: Path, there: list[int], seeds: str, first: int) -> list[int
 
 
 def is_group(path: Path) -> bool:
-    """Whether a folder holds several seeds."""
+    """Whether a folder is a group."""
     return (path / folder.GROUP).is_file()
 
 
 def _counts(seeds: Any) -> bool:
-    """Whether these can be seeds: they name folders."""
+    """Whether these are valid seeds: they name folders."""
     return (
         isinstance(seeds, list)
         and len(seeds) <= MOST_SEEDS
@@ -124,12 +126,12 @@ def _counts(seeds: Any) -> bool:
 
 
 def members(path: Path, content: dict[str, Any]) -> list[Path]:
-    """The run folders inside the group's."""
+    """Run folders of a group."""
     return [path / f"seed-{seed}" for seed in content["seeds"]]
 
 
 def _workers(config: Config) -> int:
-    """As asked, or one for each run where the cores are all taken by the runs."""
+    """Worker processes per run: as asked, but one if the runs already take up all cores."""
     s = config.settings
     cores = len(usable())
     return 1 if config.hosted and s.workers == -1 and cores < 2 * len(s.each) else s.workers
@@ -138,7 +140,7 @@ def _workers(config: Config) -> int:
 def _work(
     path: Path, content: dict[str, Any], quiet: bool, trust: Trust
 ) -> dict[Path, progress.Outcome]:
-    """In processes on the cores of a CPU, in one program on an accelerator."""
+    """Train all members: in processes on a CPU, in one program on an accelerator."""
     config = _config(path, content, trust)
     each = list(zip(members(path, content), content["seeds"], strict=True))
     if jax.default_backend() != "cpu" and not config.hosted:
@@ -179,7 +181,7 @@ def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Resul
         default=0,
     )
     if stopped == signal.SIGINT:
-        raise KeyboardInterrupt  # as of one run
+        raise KeyboardInterrupt  # as a single run does
     if failed and not stopped:
         why = "; ".join(f"{name} failed: {outcomes[path / name].message}" for name in failed)
         raise Unfinished(
@@ -215,7 +217,7 @@ def _means(
 
 
 def _statistics(summaries: dict[str, Summary]) -> dict[str, Any]:
-    """The final scores of the runs that are finished: each, and what they come to, by team."""
+    """Final scores of the finished runs: each, and their statistics, by team."""
 
     teams = next(iter(summaries.values()))["scores"] if summaries else {}
     each = {team: np.array([one["scores"][team] for one in summaries.values()]) for team in teams}
@@ -234,13 +236,12 @@ def _statistics(summaries: dict[str, Summary]) -> dict[str, Any]:
 
 
 def _draw(path: Path) -> None:
-    """The learning curve of all that are finished: each, and their interquartile mean with its
-    interval."""
+    """Draw the learning curves of finished runs, and their interquartile mean with its interval."""
     figures.save(figures.curves(of_folders([path])), path / folder.CURVE)
 
 
 def _tell(path: Path, content: dict[str, Any]) -> None:
-    """A table of the scores."""
+    """Print a table of the scores."""
     from rich.console import Console
     from rich.table import Table
 

@@ -1,8 +1,8 @@
-"""Several seeds in one program, for an accelerator: a step of all costs it hardly more than a step
-of one.
+"""Several seeds in one program: on an accelerator, a step of all costs hardly more than a step of
+one.
 
-Each run has a thread, a folder, logs and checkpoints of its own. They only train together: the
-last to arrive calls a program with an axis of seeds for all of them.
+Each run has its own thread, folder, logs and checkpoints. Only training is shared: the last thread
+to arrive calls a program with an axis of seeds for all of them.
 """
 
 from __future__ import annotations
@@ -115,15 +115,16 @@ def program(loop: Loop, iterations: int) -> Any:
 
 
 class SeedBarrier:
-    """Where the threads of all runs wait for each other to train together. A run that left keeps
-    its row; its results are dropped."""
+    """Lets the threads of all runs wait for each other, to train together.
+
+    A run that left keeps its row; its results are dropped."""
 
     def __init__(self, parties: int):
         self.change = threading.Condition()
         self.here = parties
         self.rounds = 0
         self.arrived: dict[int, TrainState] = {}
-        self.states: dict[int, TrainState] = {}  # the last one of each row
+        self.states: dict[int, TrainState] = {}  # newest state of each row
         self.program: Any = None  # compiled
         self.moved: list[Any] = []
         self.parties = parties
@@ -137,7 +138,7 @@ class SeedBarrier:
             self.program = self.program or program(loop, iterations).lower(shapes).compile()
 
     def move(self, row: int, state: TrainState) -> tuple[TrainState, Metrics]:
-        """The state after one call, which trains every seed."""
+        """Train every seed by one call; return the new state of this row."""
         with self.change:
             self.arrived[row] = self.states[row] = state
             round_ = self.rounds
@@ -150,7 +151,7 @@ class SeedBarrier:
         return moved
 
     def leave(self) -> None:
-        """Stop waiting for this run."""
+        """Let the others go on without this run."""
         with self.change:
             self.here -= 1
             self._go_if_all_are_here()
@@ -164,7 +165,7 @@ class SeedBarrier:
             self.moved = _apart(
                 self.program(_stacked([self.states.get(row, anyone) for row in rows]))
             )
-        except Exception as error:  # every run must see it
+        except Exception as error:  # every run must raise it
             self.moved = [error] * self.parties
         self.arrived = {}
         self.rounds = self.rounds + 1
@@ -185,7 +186,7 @@ def _apart(stacked: Any) -> list[Any]:
 
 @dataclass(eq=False)
 class BarrierLoop(Loop):
-    """A `Loop` whose call waits for every seed."""
+    """A `Loop` whose call waits for all seeds."""
 
     barrier: SeedBarrier | None = None
     row: int = 0

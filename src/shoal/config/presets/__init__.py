@@ -1,9 +1,9 @@
-"""Tuned settings by algorithm and environment: only what differs from the defaults, with the
+"""Tuned settings by algorithm and environment: only values that differ from the defaults, with the
 command and the score.
 
-Ours lie here. A plugin brings its own in a `.toml` beside its module: under the name of the class,
-then of the other party, `[Mine."mpe/simple_spread".algorithm]` of an algorithm or
-`[Chase.ppo.settings]` of a game.
+Ours are in this folder. A plugin brings its own in a `.toml` beside its module: a table named after
+its class, then after its partner: `[Mine."mpe/simple_spread".algorithm]` for an algorithm,
+`[Chase.ppo.settings]` for a game.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TABLES = ("settings", "algorithm", "env")
 
 
 def path(algorithm: str, env: str) -> Path:
-    """Where the preset of this pair is, if there is one."""
+    """Path of the preset of this pair, whether it exists or not."""
     return FOLDER / algorithm / f"{env.replace('/', '__').replace(':', '..')}.toml"
 
 
@@ -38,18 +38,18 @@ def load(algorithm: str, env: str) -> dict[str, dict[str, Any]]:
 
 
 def _algorithm(name: str) -> type | None:
-    """An algorithm from outside."""
+    """The class of an external algorithm, else None."""
     return None if name in algorithms.ALGORITHMS else algorithms.find(name)
 
 
 def _game(env: str) -> type | None:
-    """A compiled game from outside."""
+    """The class of an external compiled game, else None."""
     found = None if envs.ours(env) else envs.find(env)
     return found[0] if found else None
 
 
 def _beside(plugin: type | None, other: str) -> dict[str, Any]:
-    """What a plugin says about the other party in the file beside its module."""
+    """A plugin's preset for its partner, from the file beside the plugin's module."""
     if plugin is None:
         return {}
     source = getattr(sys.modules.get(plugin.__module__), "__file__", None)
@@ -70,7 +70,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def shipped() -> list[tuple[str, str]]:
-    """Every pair of algorithm and environment that has one."""
+    """Every pair of algorithm and environment that has a preset of ours."""
     files = FOLDER.glob("*/*.toml")
     return sorted(
         (file.parent.name, file.stem.replace("__", "/").replace("..", ":")) for file in files
@@ -78,16 +78,16 @@ def shipped() -> list[tuple[str, str]]:
 
 
 class Sides(NamedTuple):
-    """What presets say of a run in which each team has its algorithm."""
+    """Presets of a run in which each team has its own algorithm."""
 
-    settings: dict[str, Any]  # those of the first team that has a preset
+    settings: dict[str, Any]  # from the first team that has a preset
     env: dict[str, Any]
     teams: dict[str, dict[str, Any]]
-    used: tuple[str, ...]  # algorithms whose presets these are
+    used: tuple[str, ...]  # algorithms whose presets are used
 
 
 def sides(names: dict[str, str], env: str, wanted: bool = True) -> Sides:
-    """The presets of every team's algorithm on `env`; none at all unless wanted."""
+    """The presets of every team's algorithm on `env`; empty unless wanted."""
     tables = {team: load(name, env if wanted else "") for team, name in names.items()}
     used = tuple(dict.fromkeys(n for t, n in names.items() if any(tables[t].values())))
     first = next((tables[team] for team, name in names.items() if name in used), load("", ""))
@@ -100,7 +100,7 @@ def sides(names: dict[str, str], env: str, wanted: bool = True) -> Sides:
 
 
 def note(used: tuple[str, ...], env: str) -> str:
-    """The message to the user when presets are used, and how not to use them."""
+    """Tell the user which presets are used, and how to switch them off."""
     if not used:
         return ""
     return (
