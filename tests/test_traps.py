@@ -81,9 +81,12 @@ def anything(like: Any, seed: int = 0) -> Any:
     return jax.tree.map(leaf, like)
 
 
+ABOUT: Any = {"steps": 7, "seconds": 0.0, "logs": {}}  # as far as reading a checkpoint needs it
+
+
 def saved_and_read(state: Any, like: Any, run: Path) -> Any:
     with contextlib.closing(checkpoint.CheckpointWriter(run, keep=1)) as keeper:
-        keeper.save(state, {"steps": 7})
+        keeper.save(state, ABOUT)
     return checkpoint.read(next(checkpoint.places(run)), like)[0]
 
 
@@ -124,7 +127,7 @@ def test_trap_38_a_checkpoint_of_0_1_0_is_read_with_the_variance_of_its_returns(
     old = leaves | {f"{stem}mean": np.float32(3.0), f"{stem}square": np.float32(13.0)}
     del old[f"{stem}variance"]
     place = checkpoint.write(
-        tmp_path, {name: np.array(leaf) for name, leaf in old.items()}, {"steps": 7}, keep=1
+        tmp_path, {name: np.array(leaf) for name, leaf in old.items()}, ABOUT, keep=1
     )
     back = folder.leaves_by_name(checkpoint.read(place, like)[0])
     assert (back[f"{stem}mean"], back[f"{stem}variance"]) == (3.0, 4.0)

@@ -144,7 +144,6 @@ def test_500_damaged_checkpoints_are_refused_and_the_one_before_is_used(
         {"steps": -1},
         {"seconds": None},
         {"logs": {"metrics.jsonl": -5}},
-        {"best": {"team": "agent"}},
     ],
 )
 def test_a_checkpoint_that_says_something_strange_is_refused(

@@ -175,7 +175,6 @@ def opened(place: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 def _sound(about: dict[str, Any]) -> bool:
     """Whether the JSON has the types of `CheckpointAbout`."""
-    best = about.get("best")
     logs = about.get("logs")
     return (
         type(about.get("steps")) is int
@@ -183,7 +182,6 @@ def _sound(about: dict[str, Any]) -> bool:
         and type(about.get("seconds")) in (int, float)
         and isinstance(logs, dict)
         and all(type(size) is int and size >= 0 for size in logs.values())
-        and (best is None or (isinstance(best, dict) and {"team", "steps", "score"} == set(best)))
     )
 
 
