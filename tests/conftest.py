@@ -50,19 +50,21 @@ jax.config.update("jax_compilation_cache_dir", str(CACHE / "xla"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
-from shoal import algorithms  # noqa: E402
+from shoal import algorithms, envs  # noqa: E402
 
-# What every algorithm is tested for, `make test` tests of these; `make check` of all.
+# What every algorithm and game is tested for, `make test` tests of these; `make check` of all.
 QUICK = {"mappo", "coma", "qmix", "maddpg", "masac"}
-OTHERS = algorithms.ALGORITHMS.keys() - {*algorithms.UNTRAINED, *QUICK}
+QUICK_GAMES = {"mpe/simple_tag", "mpe/simple_spread", "matrix/penalty", "lbf", "rware"}
+NAMES = {*algorithms.ALGORITHMS, *envs.GAMES} - {*algorithms.UNTRAINED, *QUICK, *QUICK_GAMES}
+OTHERS = {name for name in NAMES if not name.startswith("test/")}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of other algorithms slow."""
+    """Mark the tests of other algorithms and games slow."""
     for item in items:
         values = getattr(item, "callspec", None) and item.callspec.params.values()  # type: ignore[attr-defined]
         words = {word for value in values or () for word in _words(value)}
-        if words & OTHERS and not words & QUICK:
+        if words & OTHERS and not words & {*QUICK, *QUICK_GAMES}:
             item.add_marker(pytest.mark.slow)
 
 

@@ -210,6 +210,7 @@ def test_trap_19_epsilon_goes_on_where_it_was_after_a_resume(
     assert len(after) > 3 and before and max(after) < min(before) < 1.0
 
 
+@pytest.mark.slow
 def test_trap_27_a_disk_that_fills_up_in_mid_run_loses_nothing(tmp_path: Path) -> None:
     """From some moment on no file may grow beyond 20 kB, not even a log: the run ends with a
     sentence, then goes on."""

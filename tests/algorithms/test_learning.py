@@ -187,6 +187,7 @@ def test_trap_08_a_mortal_agents_value_counts_what_the_team_earns_without_it():
     np.testing.assert_allclose(learner.scale.up(values(learner, opening, rows=2)), 4.686, atol=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name for name in LEARNERS if name not in REPLAYED] + ["dqn", "vdn", "qmix", "maddpg"]
 )

@@ -216,6 +216,7 @@ def test_a_run_of_known_packages_is_played_as_ever(cartpole: Path, tmp_path: Pat
     assert main(["evaluate", str(run), "--episodes", "1"]) == 0
 
 
+@pytest.mark.slow
 def test_ones_own_environment_is_played_when_typed_or_trusted(
     mark: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

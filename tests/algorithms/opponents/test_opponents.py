@@ -379,6 +379,7 @@ def test_self_play_ends_with_its_pool(runs: SimpleNamespace):
     assert {"odd/elo", "odd/win_rate", "odd/pool", "odd/pool_elo"} <= set().union(*told)
 
 
+@pytest.mark.slow
 def test_self_play_runs_on_a_host_game_in_turns(tmp_path: Path, capsys: pytest.CaptureFixture):
     """Tic-tac-toe, seats exchanged: games are rated, the pool fills, and random play is beaten."""
     seats = ["--env.teams", "each", "--env.swap", "--env.state", "False"]

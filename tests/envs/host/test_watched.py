@@ -226,6 +226,7 @@ def train(tmp_path: Path, env: str = "vices:make", **how: Any) -> shoal.api.Resu
     return shoal.train("ppo", env, env=vice, preset=False, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["raises", "exits", "ends", "hangs", "thread", "child", "orphan"])
 def test_a_run_ends_well_whatever_closing_its_environment_does(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -370,6 +371,7 @@ def test_an_empty_state_is_refused_where_it_is_learnt_from(tmp_path: Path) -> No
         )
 
 
+@pytest.mark.slow
 def test_an_episode_that_never_ends_is_told_and_given_up(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -145,6 +145,7 @@ class Theirs:
         return [jnp.append(view, seen.step_count) for view in views]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env", ALL, ids=lambda env: env[0])
 def test_episodes_are_the_package_s_own_to_their_last_view_and_reward(env):
     log = played(env)
@@ -369,6 +370,7 @@ def test_football_is_the_same_from_equal_seeds_and_ends_as_told():
     match.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shoots", [True, False])
 def test_smax_is_won_as_the_packages_own_log_tells_it(shoots):
     """The same keys and actions through its wrapper for logs; enemies that do not shoot lose."""
