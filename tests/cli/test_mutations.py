@@ -290,7 +290,7 @@ def well_told(words: list[str]) -> Told:
             told.err.startswith("shoal: ") and told.err.count("\n") == 1 and len(told.err) > 20
         ), told.err
         assert told.out == "", told.out
-    for sign in ("Traceback", "Error(", "Errno", "<class", "object at 0x", "╭", "│"):
+    for sign in ("Traceback", "Error(", "Errno", "<class '", "object at 0x", "╭", "│"):
         assert sign not in told.err, told.err
     return told
 

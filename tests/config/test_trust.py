@@ -285,7 +285,7 @@ def test_campaigns_of_strangers_run_nothing(
     refused(["campaign", str(toml)], capsys, "--trust")
     for content, told in (
         (f"algorithms = {'[' * 5000}{']' * 5000}", "too deep"),
-        ('algorithms = ["--help"]\nenvs = ["test/identity"]', "must begin with a name"),
+        ('algorithms = ["--help"]\nenvs = ["test/identity"]', "leave out --help"),
     ):
         toml.write_text(content)
         refused(["campaign", str(toml)], capsys, told)

@@ -38,37 +38,37 @@ class Harsh(MatrixGame):
 
     repetitions: int = 5
     """rounds per episode"""
-    worth: float = 1.0
-    """of a round"""
-    seen: float = 1.0
+    worth: str = "1"
+    """of a round; as text, which may be nan"""
+    seen: str = "1"
     """by everybody"""
 
     name = "test/harsh"
 
     def payoff(self) -> np.ndarray:
-        return np.full((2, 2), self.worth)
+        return np.full((2, 2), float(self.worth))
 
     def advance(self, key: Array, world: Array, actions: dict[str, Array]) -> Array:
         return world + 1
 
     def reward(self, world: Array) -> dict[str, Array]:
-        return {"agent": jnp.where(world >= 3, self.worth, 1.0)}
+        return {"agent": jnp.where(world >= 3, float(self.worth), 1.0)}
 
     def observe(self, world: Array) -> dict[str, Array]:
-        return {"agent": jnp.where(world >= 3, self.seen, 1.0)[:, None]}
+        return {"agent": jnp.where(world >= 3, float(self.seen), 1.0)[:, None]}
 
 
 CASES = {
     "huge rewards": (
-        {"worth": 1e30},
+        {"worth": "1e30"},
         "a reward of team agent was as large as 1e\\+30: let the game scale it down",
     ),
     "rewards that are none": (
-        {"worth": float("nan")},
+        {"worth": "nan"},
         "a reward of team agent was nan: let the game give",
     ),
     "observations that are none": (
-        {"seen": float("nan")},
+        {"seen": "nan"},
         "an observation of team agent was nan: let the game give",
     ),
 }
@@ -96,7 +96,7 @@ def test_a_learner_is_blamed_where_the_game_is_well() -> None:
 class Held(Harsh):
     """Each agent has bounds of its own, and agent 1 a dimension without width."""
 
-    worth: float = 1e30
+    worth: str = "1e30"
     name = "test/held"
 
     @cached_property

@@ -173,7 +173,7 @@ def test_a_group_of_hosted_environments_from_python(tmp_path: Path) -> None:
     assert (saved["seed"], saved["seeds"]) == (1, 1)
     assert saved["workers"] == (1 if len(os.sched_getaffinity(0)) < 4 else -1)
     options |= {"name": "other", "callbacks": [shoal.Callback()]}
-    with pytest.raises(ShoalError, match="objects cannot follow several seeds"):
+    with pytest.raises(ShoalError, match="cannot share callback objects"):
         shoal.train("ppo", "gym:CartPole-v1", **options)
 
 

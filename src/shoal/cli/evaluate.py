@@ -67,6 +67,7 @@ class Played(NamedTuple):
     teams: dict[str, dict[str, float]]
     length: float  # mean length of an episode
     metrics: dict[str, float]  # means of the environment's own metrics
+    spread: dict[str, float]  # their deviations between episodes
 
 
 def evaluate(args: list[str], trust: Trusting) -> int:
@@ -100,7 +101,7 @@ def evaluate(args: list[str], trust: Trusting) -> int:
     for team, score in played.teams.items():
         print(_sentence(team, score, instead.get(team, "")))
     for name, value in played.metrics.items():
-        print(f"{name}: {value:.2f}")
+        print(f"{name}: {value:.2f} ± {played.spread[name]:.2f} between episodes")
     return 0
 
 
@@ -116,7 +117,8 @@ def _played(player: Player, options: Evaluation) -> Played:
     }
     for team, shares in outcomes(played).items():
         teams[team] |= shares
-    return Played(player, teams, float(played.length.mean()), played.means())
+    spread = {name: float(values.std()) for name, values in played.metrics.items()}
+    return Played(player, teams, float(played.length.mean()), played.means(), spread)
 
 
 def _sentence(team: str, score: dict[str, float], instead: str) -> str:

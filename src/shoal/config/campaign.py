@@ -316,10 +316,11 @@ def _entries(given: Any, path: Path, name: str) -> dict[str, list[str]]:
             f"{name} in {path} must be a list of names or a table: label = 'words after shoal"
             " train'"
         )
-    for words in entries.values():
-        if words.lstrip().startswith("-"):
-            raise ShoalError(f"{name} in {path} must begin with a name, not with {words!r:.80}")
-    return {label: split(words) for label, words in entries.items()}
+    found = {label: split(words) for label, words in entries.items()}
+    for words in found.values():
+        if {"-h", "--help"} & set(words):
+            raise ShoalError(f"{name} in {path} must name what to train: leave out --help")
+    return found
 
 
 def _are_texts(values: Any) -> bool:
