@@ -29,7 +29,7 @@ from shoal.config.settings import Settings
 from shoal.engine.evaluate import evaluator
 from shoal.envs import make
 from shoal.envs.host.arena import Arena
-from shoal.envs.host.watched import creation_patience, probe
+from shoal.envs.host.watched import appended_file, creation_patience, probe
 from shoal.errors import ShoalError
 
 HERE = SUPPORT
@@ -307,6 +307,15 @@ def test_trap_28_an_environment_that_hangs_is_replaced_also_in_a_short_run(tmp_p
     with pytest.raises(ShoalError, match=r"broke 1 times|lost 5 times") as caught:
         train(tmp_path, what="hangs", where="step", patience=1.0, tolerance=0)
     assert "did not answer for 1 seconds, in step" in caught.value.detail
+
+
+def test_reading_a_process_s_stderr_does_not_move_where_it_writes() -> None:
+    with appended_file() as file:
+        os.write(file.fileno(), b"first ")
+        file.seek(0)
+        os.write(file.fileno(), b"second")
+        file.seek(0)
+        assert file.read() == b"first second"
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -8,6 +8,7 @@ of one byte, and answers in lines of JSON.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -34,6 +35,8 @@ STDERR = 2**20  # bytes of a process's stderr to keep
 OURS = str(Path(__file__).parent.parent)
 # a line of a stack that faulthandler writes, innermost call first
 FRAME = re.compile(r'^  File "(.*)", line \d+ in (.*)$', re.M)
+# its last line: the outermost call, or dots instead of calls beyond the hundredth
+STACK_END = re.compile(r"^  (File .* in _run_module_as_main|\.\.\.)$", re.M)
 
 
 class Halted(KeyboardInterrupt):
@@ -69,7 +72,7 @@ class Watched:
         (self.answers, answers) = os.pipe()
         self.pipes = [self.orders, self.answers]
         self.heard = b""
-        self.stderr: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115 open until it ends
+        self.stderr = appended_file()
         self.process: subprocess.Popen | None = None
         try:
             with tempfile.TemporaryFile() as words:  # may be too long for a command line
@@ -129,10 +132,12 @@ class Watched:
             raise error
         return said
 
-    def stderr_tail(self, since: int = 0) -> str:
-        """The tail of the process's stderr, from byte `since` on."""
-        self.stderr.seek(since)
-        return self.stderr.read().decode(errors="replace")[-2000:]
+    def stderr_tail(self) -> str:
+        return self._stderr_since(0)[-2000:]
+
+    def _stderr_since(self, byte: int) -> str:
+        self.stderr.seek(byte)
+        return self.stderr.read().decode(errors="replace")
 
     def dismiss(self) -> None:
         """Close the pipes; the process soon ends by itself or by its guard."""
@@ -193,10 +198,9 @@ class Watched:
         before = os.fstat(self.stderr.fileno()).st_size
         end = time.monotonic() + CLOSING
         self.process.send_signal(FORWARDED)
-        while time.monotonic() < end and not FRAME.search(self.stderr_tail(before)):
+        while time.monotonic() < end and not STACK_END.search(self._stderr_since(before)):
             time.sleep(0.02)
-        time.sleep(0.05)  # let it write the rest
-        return Lost("hangs", seconds, environment_call(self.stderr_tail(before)))
+        return Lost("hangs", seconds, environment_call(self._stderr_since(before)))
 
     def _how_it_ended(self) -> str:
         assert self.process, "it was never started"
@@ -205,6 +209,14 @@ class Watched:
         except subprocess.TimeoutExpired:
             return "closed the pipe that answers come through"
         return f"ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
+
+
+def appended_file() -> IO[bytes]:
+    """A temporary file whose writers append, wherever its reader is."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 open until its process ends
+    # its mode cannot say so: a process that inherits the file shares its position
+    fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)
+    return file
 
 
 def environment_call(stack: str) -> str:
