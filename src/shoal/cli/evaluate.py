@@ -82,9 +82,9 @@ def evaluate(args: list[str], trust: Trusting) -> int:
     )
     run, args = first(args, "say which run to evaluate: shoal evaluate <run>")
     options, others = evaluation(Evaluation(), args, "shoal evaluate <run>", title)
-    members = _members(Path(run))
-    if members is not None:
-        return _all(run, members, options, others, trust.files)
+    inside = members(Path(run))
+    if inside is not None:
+        return _all(run, inside, options, others, trust.files)
     played = _played(_loaded(Path(run), options, others, trust.files), options)
     instead = {team: name for team, (name, _) in others.items()}
     if options.json:
@@ -135,7 +135,7 @@ def _sentence(team: str, score: dict[str, float], instead: str) -> str:
 # -- several runs ----------------------------------------------------------------------------------
 
 
-def _members(folder: Path) -> list[Member] | None:
+def members(folder: Path) -> list[Member] | None:
     """The runs of a group or a campaign; None for any other folder."""
     if (folder / campaign.FILE).exists():
         pairs = campaign.read(folder).pairs

@@ -21,6 +21,7 @@ Shoal trains teams of agents.
   shoal evaluate <run> [options]            play a finished run's policy again, or a whole group's
   shoal watch <run> [options]               write a video of it, or of `random <env>`
   shoal campaign <algorithms> <envs> …      train all of them with several seeds, and write a report
+  shoal crossplay <run> <run> …             let policies of several runs play in pairs
   shoal report <folder> …                   the same report on all runs in some folders
   shoal list                                the algorithms and environments there are
   shoal info <algorithm or env>             what one of them is, and its options
@@ -44,6 +45,7 @@ COMMANDS = {
     "evaluate": "evaluate:evaluate",
     "watch": "watch:command",
     "campaign": "campaign:campaign",
+    "crossplay": "crossplay:command",
     "report": "report:report",
     "list": "info:list_all",
     "info": "info:info",
