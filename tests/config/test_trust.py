@@ -471,7 +471,7 @@ def test_policies_of_compiled_games_load_without_their_package(
     """Who plays is saved with them; one of before, without that, needs the package."""
     spec = Spec(("agent_0", "agent_1"), 6, 12, Discrete(5))
     env = "jaxmarl:MPE_simple_spread_v3"
-    config = Config.build(env, {"agent": ("ppo", dict(SMALL))}, {}, {}, told={"agent": spec})
+    config = Config.build(env, {"agent": ("ppo", dict(SMALL))}, {}, {}, specs={"agent": spec})
     rng = np.random.default_rng(0)
     Player(config, {team: one.init(rng) for team, one in config.algorithms.items()}, 0).save(
         tmp_path / "policy"

@@ -23,11 +23,11 @@ SMALL = {"hidden": 4, "layers": 1}
 
 
 def untrained(
-    algorithm: str, env: str, seed: int = 0, told: dict[str, Spec] | None = None, **options: Any
+    algorithm: str, env: str, seed: int = 0, specs: dict[str, Spec] | None = None, **options: Any
 ) -> Player:
-    teams = told or envs.make(env).teams
+    teams = specs or envs.make(env).teams
     config = Config.build(
-        env, dict.fromkeys(teams, (algorithm, SMALL | options)), {}, {}, told=told
+        env, dict.fromkeys(teams, (algorithm, SMALL | options)), {}, {}, specs=specs
     )
     rng = np.random.default_rng(1)
     return Player(config, {team: a.init(rng) for team, a in config.algorithms.items()}, 0, seed)
@@ -240,7 +240,7 @@ def test_an_agent_that_sees_what_its_team_did_is_not_taken_from_it():
 def test_images_come_as_they_are_or_in_batches():
     """A policy of an environment that is not installed."""
     pictures = {"agent": Spec(("a", "b"), 48, 0, Discrete(3), pixels=(4, 4, 3))}
-    player = untrained("ppo", "gym:Nowhere-v0", told=pictures, channels="4")
+    player = untrained("ppo", "gym:Nowhere-v0", specs=pictures, channels="4")
     image = np.random.default_rng(0).integers(0, 256, (6, 2, 4, 4, 3), np.uint8)
     whole = player.act({"a": image[:, 0], "b": image[:, 1]})
     assert whole["a"].shape == (6,)

@@ -136,7 +136,7 @@ def _untrained(name: str, env: str, options: dict) -> Player:
             f"{name} must be trained before it can be watched: shoal train {name} {env}, then {USE}"
         )
     sides = envs.make(env, **options).teams
-    config = Config.build(env, {team: (name, own) for team in sides}, options, {}, told=sides)
+    config = Config.build(env, {team: (name, own) for team in sides}, options, {}, specs=sides)
     rng = np.random.default_rng(0)
     return Player(
         config, {team: algorithm.init(rng) for team, algorithm in config.algorithms.items()}, 0

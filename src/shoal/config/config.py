@@ -39,13 +39,13 @@ class Config:
     teams: dict[str, tuple[str, Any]] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
     # team specs of an external game, if saved
-    told: dict[str, Spec] | None = field(default=None, compare=False)
+    specs: dict[str, Spec] | None = field(default=None, compare=False)
     # team -> saved `Algorithm.origin`
     origins: dict[str, Any] = field(default_factory=dict, compare=False)
     # restricted if a file named the environment
     trust: Trust = field(default=EVERYTHING, compare=False)
     # metric names of an external game, if saved
-    said: tuple[str, ...] | None = field(default=None, compare=False)
+    metric_names: tuple[str, ...] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         self._check_teams()
@@ -90,19 +90,19 @@ class Config:
     def sides(self) -> dict[str, Spec]:
         """Specs of all teams: the saved ones, so that a policy acts without an environment, else
         the game's."""
-        return self.told or self.game.teams
+        return self.specs or self.game.teams
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
         """Names of the environment's own metrics: the saved ones, else the game's."""
-        return declared(self.game) if self.said is None else self.said
+        return declared(self.game) if self.metric_names is None else self.metric_names
 
     @cached_property
     def game(self) -> Any:
         """The environment, opened on first use; only here does its name become running code."""
         self.trust.check(self.env, self.options)
-        game = opened(self.env, self.options, self.settings, self.told, self.said)
-        if self.told and not isinstance(game, Hosted) and game.teams != self.told:
+        game = opened(self.env, self.options, self.settings, self.specs, self.metric_names)
+        if self.specs and not isinstance(game, Hosted) and game.teams != self.specs:
             raise ShoalError(
                 f"{self.env} is not what it was when this was saved: install the version of then"
             )
@@ -193,7 +193,7 @@ class Config:
     @property
     def _saved(self) -> tuple[str, ...]:
         """The metric names to save: those of an external game, as far as they are known."""
-        known = self.said is not None or not self.told
+        known = self.metric_names is not None or not self.specs
         return self.metrics if known and self.env not in envs.GAMES else ()
 
     @classmethod
@@ -212,8 +212,8 @@ class Config:
         env = entry(plain, "env", str)
         teams = entry(plain, "teams", dict)
         outside = not envs.ours(env) and env.partition(":")[0] not in COMPILED
-        said = [isinstance(one, dict) and "spec" in one for one in teams.values()]
-        if outside and not (said and all(said)):
+        saved = [isinstance(one, dict) and "spec" in one for one in teams.values()]
+        if outside and not (saved and all(saved)):
             raise ShoalError(
                 f"'spec' is missing there, which says who plays {env!r}: no policy"
                 f" is read without it"
@@ -229,14 +229,14 @@ class Config:
             for team, one in sides.items()
         }
         origins = {team: one["origin"] for team, one in sides.items() if "origin" in one}
-        told = {team: _spec(team, one["spec"]) for team, one in sides.items() if "spec" in one}
+        specs = {team: _spec(team, one["spec"]) for team, one in sides.items() if "spec" in one}
         options = entry(plain, "options", dict)
         settings = entry(plain, "settings", dict)
         env = entry(plain, "env", str)
         made = parts(env, teams, options, settings, playing)
         native = bool(envs.ours(env))
-        said = None if native else _said(env, plain, teams)
-        return cls(*made, None if native else told or None, origins, trust, said)
+        metric_names = None if native else _metric_names(env, plain, teams)
+        return cls(*made, None if native else specs or None, origins, trust, metric_names)
 
     @classmethod
     def build(
@@ -245,13 +245,15 @@ class Config:
         teams: dict[str, tuple[str, dict]],
         options: dict,
         settings: dict,
-        told: dict[str, Spec] | None = None,
-        said: tuple[str, ...] | None = None,
+        specs: dict[str, Spec] | None = None,
+        metric_names: tuple[str, ...] | None = None,
     ) -> Config:
-        """Build a config from plain values; `told` are the team specs, where known."""
+        """Build a config from plain values; `specs` are the team specs, where known."""
         made = parts(env, teams, options, settings)
         native = bool(envs.ours(env))
-        return cls(*made, None if native else told or None, said=None if native else said)
+        return cls(
+            *made, None if native else specs or None, metric_names=None if native else metric_names
+        )
 
 
 def check_teams(env: str, sides: Collection[str], given: Collection[str]) -> None:
@@ -272,8 +274,8 @@ def opened(
     env: str,
     options: dict[str, Any],
     settings: Settings,
-    told: dict[str, Spec] | None = None,
-    said: tuple[str, ...] | None = None,
+    specs: dict[str, Spec] | None = None,
+    metric_names: tuple[str, ...] | None = None,
 ) -> Any:
     """Open a game as a run does.
 
@@ -282,7 +284,11 @@ def opened(
     if not isinstance(game, Hosted):
         return game
     return dataclasses.replace(
-        game, told=told, said=said, patience=settings.patience, watched=settings.workers != 0
+        game,
+        specs=specs,
+        metric_names=metric_names,
+        patience=settings.patience,
+        watched=settings.workers != 0,
     )
 
 
@@ -301,8 +307,8 @@ def parts(
 
     An external game is looked up only if it is played: a policy acts without it."""
     if found := envs.find(env) if playing else envs.ours(env):
-        game, said = found
-        options = dataclasses.asdict(fill(game, said | options, env))
+        game, meant = found
+        options = dataclasses.asdict(fill(game, meant | options, env))
     chosen = {
         team: (name, fill(algorithms.find(name).Config, own, name))
         for team, (name, own) in teams.items()
@@ -310,7 +316,9 @@ def parts(
     return env, options, chosen, fill(Settings, settings, "a run")
 
 
-def _said(env: str, plain: dict[str, Any], teams: Collection[str]) -> tuple[str, ...] | None:
+def _metric_names(
+    env: str, plain: dict[str, Any], teams: Collection[str]
+) -> tuple[str, ...] | None:
     """The saved metric names.
 
     If none were saved: no names for a game on the host, None (ask the game) for a compiled one."""

@@ -35,13 +35,13 @@ def fitted(
     settings: Settings,
     given: Given,
     sides: dict[str, Spec] | None = None,
-    said: tuple[str, ...] | None = None,
+    metric_names: tuple[str, ...] | None = None,
 ) -> tuple[Config, list[str]]:
     """Build the config with fitted defaults; also return messages for the user.
 
-    `sides` are the game's teams and `said` its metric names, where known."""
+    `sides` are the game's teams and `metric_names` its metrics, where known."""
     chosen, settings, messages = fits(teams, settings, given)
-    return Config(env, options, chosen, settings, sides, said=said), messages
+    return Config(env, options, chosen, settings, sides, metric_names=metric_names), messages
 
 
 def refitted(config: Config, settings: Settings, given: Given) -> tuple[Config, list[str]]:

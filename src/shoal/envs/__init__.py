@@ -48,8 +48,8 @@ def make(env_id: str, **options: Any) -> Any:
     from .registry import GAMES, find
 
     if found := find(env_id):
-        game, said = found
-        return fill(game, said | options, env_id)
+        game, meant = found
+        return fill(game, meant | options, env_id)
     prefix, colon, rest = env_id.partition(":")
     if not colon:
         hint = did_you_mean(env_id, [*GAMES, *plugins.entries("game")])

@@ -51,8 +51,8 @@ def unroll(hidden: Dense, gates: Array, carry: Array, keep: Array) -> Array:
 def _forward(
     hidden: Dense, gates: Array, carry: Array, keep: Array
 ) -> tuple[Array, tuple[Array, ...]]:
-    def step(h: Array, now: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
-        reset_x, update_x, new_x, kept = now
+    def step(h: Array, inputs: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
+        reset_x, update_x, new_x, kept = inputs
         before = h * kept
         reset_h, update_h, new_h = jnp.split(hidden(before), 3, -1)
         reset = jax.nn.sigmoid(reset_x + reset_h)
@@ -74,8 +74,8 @@ def _unroll_fwd(hidden: Dense, gates: Array, carry: Array, keep: Array) -> tuple
 def _unroll_bwd(residual: tuple, grad: Array) -> tuple:
     hidden, keep, (before, reset, update, new, new_h) = residual
 
-    def step(later: Array, now: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
-        grad, kept, before, reset, update, new, new_h = now
+    def step(later: Array, inputs: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
+        grad, kept, before, reset, update, new, new_h = inputs
         grad = grad + later
         pre_new = grad * (1 - update) * (1 - new * new)
         pre_update = grad * (before - new) * update * (1 - update)

@@ -180,10 +180,12 @@ class SelfPlay(Fixed[SelfPlayConfig, Pool, Any]):
     ) -> tuple[Pool, Metrics]:
         """Rate the snapshots that played; add a snapshot and draw new opponents when due."""
         c = self.config
-        now = learner.iterations + 1
+        iteration = learner.iterations + 1
         learner, rated = self._rated(learner, results)
-        learner = self._kept(learner, self.player.acting(learners[self.of]), now % c.every == 0)
-        learner = self._drawn(learner, results.ended[-1], now % c.period == 0)
+        learner = self._kept(
+            learner, self.player.acting(learners[self.of]), iteration % c.every == 0
+        )
+        learner = self._drawn(learner, results.ended[-1], iteration % c.period == 0)
         filled = _filled(learner)
         metrics = {
             "elo": learner.current,
@@ -193,7 +195,7 @@ class SelfPlay(Fixed[SelfPlayConfig, Pool, Any]):
             "pool_elo": (learner.rating * filled).sum() / filled.sum(),
             "pool_elo_best": jnp.where(filled, learner.rating, -jnp.inf).max(),
         }
-        return learner._replace(iterations=now), metrics
+        return learner._replace(iterations=iteration), metrics
 
     def keep(self, learner: Pool, carry: Any) -> Any:
         """Reset the carry when opponents were just drawn: the old carry is another net's."""
@@ -235,15 +237,15 @@ class SelfPlay(Fixed[SelfPlayConfig, Pool, Any]):
             record=record, rating=rating, current=current, win_rate=rate, whole=whole
         ), rated
 
-    def _kept(self, learner: Pool, now: Any, due: Array) -> Pool:
-        """Replace the oldest snapshot by `now`, if due.
+    def _kept(self, learner: Pool, snapshot: Any, due: Array) -> Pool:
+        """Replace the oldest snapshot by `snapshot`, if due.
 
         Groups that still play the replaced snapshot are no longer rated.
         """
         place = learner.taken % self.config.pool
         put = partial(_put, place, due)
         return learner._replace(
-            selves=jax.tree.map(put, learner.selves, now),
+            selves=jax.tree.map(put, learner.selves, snapshot),
             taken=learner.taken + due,
             record=put(learner.record, jnp.zeros(3)),
             rating=put(learner.rating, learner.current),
@@ -311,9 +313,9 @@ RULES: dict[str, Callable[[Pool], Array]] = {  # weight of each slot when oppone
 }
 
 
-def _put(place: Array, due: Array, places: Array, now: Array) -> Array:
-    """Set `places [K,…]` at `place` to `now`, if due."""
-    return places.at[place].set(jnp.where(due, now, places[place]))
+def _put(place: Array, due: Array, places: Array, value: Array) -> Array:
+    """Set `places [K,…]` at `place` to `value`, if due."""
+    return places.at[place].set(jnp.where(due, value, places[place]))
 
 
 def _repeated(tree: Any, times: int) -> Any:

@@ -86,24 +86,24 @@ class Hosted:
     name: str
     options: dict[str, Any] = field(default_factory=dict)
     # the teams, if known already
-    told: dict[str, Spec] | None = field(default=None, compare=False)
+    specs: dict[str, Spec] | None = field(default=None, compare=False)
     draws: bool = False  # open matches that can render
     # whether to find out the teams in a watched process
     watched: bool = field(default=False, compare=False)
     patience: float = field(default=60.0, compare=False)  # seconds to find out the teams
     # the metrics, if known already; none if only the teams are known
-    said: tuple[str, ...] | None = field(default=None, compare=False)
+    metric_names: tuple[str, ...] | None = field(default=None, compare=False)
 
     @cached_property
     def teams(self) -> dict[str, Spec]:
-        return self.told or self._lineup.teams
+        return self.specs or self._lineup.teams
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
         """Names of the metrics of an episode."""
-        if self.said is None and not self.told:
+        if self.metric_names is None and not self.specs:
             return self._lineup.metrics
-        return self.said or ()
+        return self.metric_names or ()
 
     @cached_property
     def _lineup(self) -> Lineup:
@@ -127,8 +127,8 @@ class Hosted:
         return replace(
             self,
             options=self.options | {"state": None},
-            told=_stateless(self.teams),
-            said=self.metrics,
+            specs=_stateless(self.teams),
+            metric_names=self.metrics,
         )
 
     def open(self) -> Match:
@@ -136,7 +136,7 @@ class Hosted:
         from ..adapters import open_match
 
         match = open_match(self.name, self.options, self.draws)
-        if self.told:
+        if self.specs:
             self._compare(match)
         return match
 

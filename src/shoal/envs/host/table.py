@@ -37,7 +37,7 @@ class Table:
 
     def __init__(self, env: Hosted, arrays: dict[str, np.ndarray], games: range, seed: int):
         self.metrics = env.metrics if METRICS in arrays else ()
-        self.env = replace(env, told=env.teams, said=self.metrics)
+        self.env = replace(env, specs=env.teams, metric_names=self.metrics)
         self.arrays = arrays
         self.games = games
         self.seed = seed

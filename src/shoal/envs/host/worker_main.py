@@ -68,7 +68,7 @@ def _play(about: dict[str, Any], say: Callable[[Any], None]) -> None:
 
     names = tuple(about["metrics"])
     teams = from_json(about["teams"])
-    env = Hosted(about["env"], about["options"], teams, about["draws"], said=names)
+    env = Hosted(about["env"], about["options"], teams, about["draws"], metric_names=names)
     with os.fdopen(about["memory"], "r+b") as memory:
         arrays = shared(memory, teams, about["games"], names)
         table = Table(env, arrays, range(*about["part"]), about["seed"])
