@@ -35,6 +35,9 @@ class COMAConfig(OnPolicyConfig):
     """λ of the critic's TD(λ) targets."""
     reward: Literal["own", "mean", "sum"] = "mean"
     """What each agent learns from: its own reward, or the team's pooled by mean or sum."""
+    action_value: Literal["critic", "return"] = "critic"
+    """What the action taken is worth in the advantage: the critic's Q as in the paper, or the
+    λ-return, which the critic does not bias."""
     normalise_advantage: bool = True
     """Divide the advantages of each gradient step by their deviation + 1e-8; their mean is left as
     it is."""
@@ -159,7 +162,8 @@ class COMA(OnPolicy[COMAConfig]):
         q, _ = self.critic(params["critic"], batch.context, at(batch.critic_carry, 0))
         taken = pick(q, batch.record.raw)
         critic = self.critic_loss(taken, learner, batch)
-        advantage = jax.lax.stop_gradient(taken - expectation(dist, q))
+        worth = taken if self.config.action_value == "critic" else self.unit(learner, batch.target)
+        advantage = jax.lax.stop_gradient(worth - expectation(dist, q))
         if self.config.normalise_advantage:
             advantage = advantage / (jnp.sqrt(moments(advantage, batch.weight)[1]) + 1e-8)
         elif self.config.normalise_value:  # from the critic's unit to that of rewards
