@@ -9,12 +9,14 @@ Arrays keep the games axis `B` last, as in the games.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 
@@ -24,6 +26,7 @@ Actions = dict[str, Array]  # by team, [N,B] or [N,A,B]
 Act = Callable[[GameState, Any], Actions]  # what all teams do, given the step's part of a plan
 Play = Callable[[Any], Array]  # [B] returns of a plan
 Propose = Callable[[Array, Any], Any]  # another plan, near a given one
+Improve = Callable[[Array, Any], tuple[Any, Array]]  # a better plan and its returns
 
 
 def rollout(
@@ -54,11 +57,26 @@ def repeat(tree: Any, times: int) -> Any:
     return jax.tree.map(lambda leaf: jnp.repeat(leaf, times, axis=-1), tree)
 
 
-def pick_best(tree: Any, returns: Array, chains: int) -> Any:
-    """Of each game's `chains` copies in `[…,B·chains]`, the one of highest return: `[…,B]`."""
-    best = returns.reshape(-1, chains).argmax(1)
-    chosen = jnp.arange(best.shape[0]) * chains + best
-    return jax.tree.map(lambda leaf: leaf[..., chosen], tree)
+def search(
+    improve: Improve, plan: Any, chains: int, sweeps: int
+) -> tuple[Any, list[np.ndarray], list[float]]:
+    """Improve `chains` plans for each game, `sweeps` times: `[…,B·chains]`, side by side.
+
+    After each sweep the better half of a game's plans replaces the worse. Returns the best plans,
+    and after each sweep their returns `[B]` and the seconds so far, without compilation.
+    """
+    records: list[np.ndarray] = []
+    seconds: list[float] = []
+    jax.block_until_ready(improve(jax.random.key(0), plan))  # compiles
+    begun = time.perf_counter()
+    for sweep in range(sweeps):
+        plan, returns = jax.block_until_ready(improve(jax.random.key(sweep), plan))
+        seconds.append(time.perf_counter() - begun)
+        order = jnp.argsort(-returns.reshape(-1, chains), axis=1)
+        records.append(np.asarray(returns.reshape(-1, chains).max(1)))
+        kept = order[:, jnp.arange(chains) // 2] + chains * jnp.arange(len(order))[:, None]
+        plan = jax.tree.map(lambda leaf, kept=kept: leaf[..., kept.reshape(-1)], plan)
+    return jax.tree.map(lambda leaf: leaf[..., ::chains], plan), records, seconds
 
 
 @partial(jax.jit, static_argnums=(0, 1, 4, 5, 6))
@@ -92,7 +110,10 @@ def anneal(
 
 @partial(jax.jit, static_argnums=(0, 1, 3, 4))
 def ascend(play: Play, eased: Play, plan: Array, rounds: int, rate: float) -> tuple[Array, Array]:
-    """Gradient ascent (Adam) on `eased` within ±1: the best plan seen by `play`, its return."""
+    """Gradient ascent (Adam) on `eased` within ±1: the best plan seen of each game, its return.
+
+    Returns are those of `play`; `eased` need only have useful gradients.
+    """
     adam = optax.adam(optax.cosine_decay_schedule(rate, rounds))
     slope = jax.grad(lambda plan: eased(plan).sum())
 
