@@ -55,11 +55,11 @@ TASKS = {
     "spread": Task(partial(spread, SimpleSpread()), 256, 16, 5),
     **{
         f"spread-continuous-{n}": Task(partial(spread, spread_of(n)), openings, 8, sweeps)
-        for n, openings, sweeps in ((3, 256, 6), (5, 128, 6), (10, 32, 8))
+        for n, openings, sweeps in ((3, 256, 6), (5, 64, 4), (10, 16, 6))
     },
-    **{f"tag-{prey}": Task(partial(tag, prey), 64, 16, 4) for prey in PREYS},
+    **{f"tag-{prey}": Task(partial(tag, prey), 32, 16, 3) for prey in PREYS},
     **{
-        f"lbf/{board}": Task(partial(foraging, Foraging(**Foraging.said(board))), 64, 16, 3)
+        f"lbf/{board}": Task(partial(foraging, Foraging(**Foraging.said(board))), 32, 16, 2)
         for board in ("10x10-3p-3f", "15x15-3p-5f-v1", "15x15-4p-5f")
     },
 }

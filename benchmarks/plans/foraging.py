@@ -27,7 +27,7 @@ class Errands(NamedTuple):
     side: Array  # [N,M,B] int32 where a player stands to load it
 
 
-def foraging(game: Foraging, openings: int, chains: int) -> Problem:
+def foraging(game: Foraging, openings: int, chains: int, rounds: int = 100) -> Problem:
     """The players' returns add up to the score: the share of all food levels gathered."""
     opening = opened(game, openings)
     ways = distances(game, opening.world)
@@ -44,7 +44,7 @@ def foraging(game: Foraging, openings: int, chains: int) -> Problem:
     def play(plan: Errands) -> Array:
         return rollout(game, many, follow(game, near, plan), None, TEAM)[0]
 
-    improve = lambda key, plan: anneal(play, other_errands, key, plan, 100, 0.02, 0.002)  # noqa: E731
+    improve = lambda key, plan: anneal(play, other_errands, key, plan, rounds, 0.02, 0.002)  # noqa: E731
     bound = np.full(openings, 1 / game.players)
     return Problem(np.asarray(scripted), plan, improve, bound, game.players)
 
@@ -53,14 +53,15 @@ def together(world: ForagingWorld) -> Errands:
     """The scripted plan: all go to all food, each time to the food nearest to the last."""
     food = np.asarray(world.food)
     at = np.asarray(world.place).mean(0)
-    rank = np.full(food[:, 0].shape, np.inf)
-    for turn in range(len(food)):
+    foods, _, games = food.shape
+    rank = np.full((foods, games), np.inf)
+    for turn in range(foods):
         away = np.abs(food - at).sum(1) + np.where(np.isinf(rank), 0, UNREACHED)
         following = away.argmin(0)
-        rank[following, np.arange(len(following))] = turn / len(food)
-        at = food[following, :, np.arange(len(following))].T
-    shape = (world.place.shape[0], *rank.shape)
-    side = np.add.outer(np.arange(shape[0]), np.arange(shape[1])) % len(MOVES)
+        rank[following, np.arange(games)] = turn / foods
+        at = food[following, :, np.arange(games)].T
+    shape = (world.place.shape[0], foods, games)
+    side = np.add.outer(np.arange(shape[0]), np.arange(foods)) % len(MOVES)
     side = np.broadcast_to(side[..., None], shape)
     return Errands(jnp.asarray(rank), jnp.ones(shape, bool), jnp.asarray(side, jnp.int32))
 

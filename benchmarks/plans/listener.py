@@ -18,7 +18,7 @@ def listener(games: int, idle: int) -> float:
     game = SimpleSpeakerListener()
     opening = opened(game, games)
     goal = np.asarray(opening.world.goal)[0]
-    target = np.asarray(opening.world.fixed)[goal, :, np.arange(games)].T[None]
+    target = jnp.asarray(np.asarray(opening.world.fixed)[goal, :, np.arange(games)].T[None])
 
     def play(brake: float) -> float:
         def act(state: GameState, time: jax.Array) -> Actions:

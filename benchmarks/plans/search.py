@@ -63,12 +63,10 @@ def search(
     """Improve `chains` plans for each game, `sweeps` times: `[…,B·chains]`, side by side.
 
     After each sweep the better half of a game's plans replaces the worse. Returns the best plans,
-    and after each sweep their returns `[B]` and the seconds of processor time so far, without
-    compilation.
+    and after each sweep their returns `[B]` and the seconds of processor time so far.
     """
     records: list[np.ndarray] = []
     seconds: list[float] = []
-    jax.block_until_ready(improve(jax.random.key(0), plan))  # compiles
     begun = time.process_time()
     for sweep in range(sweeps):
         plan, returns = jax.block_until_ready(improve(jax.random.key(sweep), plan))

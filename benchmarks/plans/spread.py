@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from jax import Array
 from scipy.optimize import linear_sum_assignment
 
 from shoal.envs.game import Game, GameState
-from shoal.envs.native.mpe.physics import ParticleWorld, length, relative, without_self
+from shoal.envs.native.mpe.physics import MOVES, ParticleWorld, length, relative, without_self
 from shoal.envs.native.mpe.simple_spread import SIZE, SimpleSpread
 
 from .mpe import BRAKES, Problem, opened, reach, real_actions, steer, thrust
@@ -28,6 +29,7 @@ from .search import (
     rollout,
 )
 
+FAR = 1e6
 MANY = 4096  # openings by which the brake of a scripted player is chosen
 
 
@@ -84,7 +86,8 @@ def best_brake(game: SimpleSpread, games: int) -> tuple[float, float]:
     return brake, means[brake]
 
 
-def spread(game: SimpleSpread, openings: int, chains: int) -> Problem:
+def spread(game: SimpleSpread, openings: int, chains: int, rounds: int = 2000) -> Problem:
+    """One agent's return. A round of real actions costs more, so there are fewer."""
     opening = opened(game, openings)
     brake, _ = best_brake(game, MANY)
     script = spread_script(game, assigned(opening.world, 1), brake)
@@ -96,23 +99,25 @@ def spread(game: SimpleSpread, openings: int, chains: int) -> Problem:
     plan = began["agent"]
     if game.continuous_actions:
         plan = plan[:, :, 2::2] - plan[:, :, 1::2]
-    improve = climb(game, many) if game.continuous_actions else shuffle(game, many, 5, 0.03)
+        improve = climb(game, many, rounds // 4)
+    else:
+        improve = shuffle(game, many, rounds)
     return Problem(np.asarray(scripted), plan, improve, spread_bound(game, opening.world))
 
 
-def shuffle(game: Game, many: GameState, actions: int, hot: float) -> Improve:
+def shuffle(game: SimpleSpread, many: GameState, rounds: int) -> Improve:
     """Annealing of discrete plans."""
 
     def play(plan: Array) -> Array:
         return rollout(game, many, lambda _, row: {"agent": row}, plan, "agent")[0]
 
-    propose = partial(change_block, actions)
-    return lambda key, plan: anneal(play, propose, key, plan, 2000, hot, hot / 30)
+    propose = partial(change_block, MOVES)
+    return lambda key, plan: anneal(play, propose, key, plan, rounds, 0.03, 0.001)
 
 
-def climb(game: SimpleSpread, many: GameState) -> Improve:
+def climb(game: SimpleSpread, many: GameState, rounds: int) -> Improve:
     """Gradient ascent of real plans, then annealing, which sees the true cost of collisions."""
-    eased = EasedSpread(N=game.N, continuous_actions=True)
+    eased = EasedSpread(**asdict(game))
 
     def play(plan: Array, game: Game = game) -> Array:
         return rollout(game, many, lambda _, row: {"agent": real_actions(row)}, plan, "agent")[0]
@@ -121,8 +126,8 @@ def climb(game: SimpleSpread, many: GameState) -> Improve:
     propose = partial(nudge_block, 0.2)
 
     def improve(key: Array, plan: Array) -> tuple[Array, Array]:
-        plan, _ = ascend(play, smooth, plan, 500, 0.05)
-        return anneal(play, propose, key, plan, 500, 0.01, 0.001)
+        plan, _ = ascend(play, smooth, plan, rounds, 0.05)
+        return anneal(play, propose, key, plan, rounds, 0.01, 0.001)
 
     return improve
 
@@ -155,7 +160,7 @@ def spread_bound(game: SimpleSpread, world: ParticleWorld) -> np.ndarray:
     offset = np.moveaxis(pos[:, None] - fixed, 2, 0)
     near = beyond(offset, radius, game.continuous_actions)  # [T,N,L,B]
     gaps = np.linalg.norm(fixed[:, None] - fixed, axis=2)
-    gaps += np.where(np.eye(game.N, dtype=bool), np.inf, 0.0)[..., None]
+    gaps += FAR * np.eye(game.N)[..., None]
     apart = gaps.min(0) / 2  # [L,B]
     cost = np.zeros((game.limit, pos.shape[-1]))
     for step, one in np.ndindex(cost.shape):

@@ -61,7 +61,7 @@ def chase(prey: Prey, lead: Any) -> Act:
     return act
 
 
-def tag(kind: str, openings: int, chains: int) -> Problem:
+def tag(kind: str, openings: int, chains: int, rounds: int = 2000) -> Problem:
     """The hunters' return, which they share, against a prey of this kind."""
     game = SimpleTag()
     prey = PREYS[kind]
@@ -82,7 +82,7 @@ def tag(kind: str, openings: int, chains: int) -> Problem:
         return rollout(game, many, act, (plan, known), team)[0]
 
     propose = partial(change_block, MOVES)
-    improve = lambda key, plan: anneal(play, propose, key, plan, 2000, 5.0, 0.5)  # noqa: E731
+    improve = lambda key, plan: anneal(play, propose, key, plan, rounds, 5.0, 0.5)  # noqa: E731
     bound = touches(game, opening, prey, draws)
     return Problem(scripted, began["adversary"], improve, bound)
 
