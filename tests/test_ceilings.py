@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -86,11 +87,12 @@ def test_ascent_finds_the_best_path_of_one_body() -> None:
     fixed = opening.world.pos + jnp.array([2.0, -3.0])[:, None]
     opening = opening._replace(world=opening.world._replace(fixed=fixed))
 
-    def play(plan: jax.Array) -> jax.Array:
+    def play(plan: jax.Array, game: Game = game) -> jax.Array:
         act = lambda _, row: {"agent": mpe.real_actions(row)}  # noqa: E731
         return search.rollout(game, opening, act, plan, "agent")[0]
 
-    plan, returns = search.ascend(play, play, jnp.zeros((4, 1, 2, GAMES)), 60, 0.1)
+    eased = partial(play, game=spread.EasedSpread(**asdict(game)))
+    plan, returns = search.ascend(play, eased, jnp.zeros((4, 1, 2, GAMES)), 60, 0.1)
     np.testing.assert_allclose(returns, spread.spread_bound(game, opening.world), rtol=1e-5)
     np.testing.assert_allclose(plan[:2, 0, 0], 1.0)
     np.testing.assert_allclose(plan[:2, 0, 1], -1.0)

@@ -99,8 +99,8 @@ def anneal(
         accept = worth - value > heat * luck
         plan = choose(accept, other, plan)
         value = jnp.where(accept, worth, value)
-        best = choose(worth > record, other, best)
-        return (plan, value, best, jnp.maximum(worth, record)), None
+        best, record = choose(worth > record, (other, worth), (best, record))
+        return (plan, value, best, record), None
 
     value = play(plan)
     start = (plan, value, plan, value)
@@ -122,8 +122,8 @@ def ascend(play: Play, eased: Play, plan: Array, rounds: int, rate: float) -> tu
         change, memory = adam.update(-slope(plan), memory)
         plan = jnp.clip(plan + change, -1.0, 1.0)
         worth = play(plan)
-        best = choose(worth > record, plan, best)
-        return (plan, memory, best, jnp.maximum(worth, record)), None
+        best, record = choose(worth > record, (plan, worth), (best, record))
+        return (plan, memory, best, record), None
 
     start = (plan, adam.init(plan), plan, play(plan))
     (_, _, best, record), _ = jax.lax.scan(turn, start, None, rounds)
