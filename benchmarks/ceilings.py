@@ -14,7 +14,8 @@ Three levels for each game, on the same openings:
   other may be faster: `beyond_bound` counts the openings where the planned ones are.
 
 The optimum lies above planned, and but for pushes below bound. Policies, which know neither the
-future of a prey nor what others will do, may be unable to reach it. Results go to `benchmarks/results/ceilings.json`.
+future of a prey nor what others will do, may be unable to reach it. Results go to
+`benchmarks/results/ceilings.json`.
 """
 
 from __future__ import annotations
