@@ -1,83 +1,171 @@
-"""What scripted players reach that know more than any agent does: how to read the scores of
-`learning.py`.
+"""How well a game can be played: how to read the scores of `learning.py`.
 
-    python benchmarks/ceilings.py
+    python benchmarks/ceilings.py                       # everything
+    python benchmarks/ceilings.py spread tag-random     # some games
+    python benchmarks/ceilings.py --openings 8 --sweeps 1 lbf/10x10-3p-3f
 
-Each player steers along the axis on which it is furthest from its target, braking for its own
-speed; the braking distance is the best of several. On simple_spread targets are the cheapest
-assignment of landmarks to agents; on speaker-listener the landmark meant, known from the first step
-on, or only from the second, when a message can first have arrived.
+Three levels for each game, on the same openings:
+
+- **scripted**: a player that knows who goes where, and steers by a simple rule;
+- **planned**: the best action sequence that a search finds (`plans/search.py`). It knows the
+  opening, and what a prey will do, and there may be better ones;
+- **bound**: each step is relaxed by itself, and agents are wherever they could be. On tag and
+  foraging nobody gets more. On spread nobody does by their own force, but agents that push each
+  other may be faster: `beyond_bound` counts the openings where the planned ones are.
+
+The optimum lies above planned, and but for pushes below bound. Policies, which know neither the
+future of a prey nor what others will do, may be unable to reach it. Results go to
+`benchmarks/results/ceilings.json`.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 from collections.abc import Callable
-from itertools import permutations
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
-import jax
 import numpy as np
+from plans.foraging import foraging
+from plans.listener import listener
+from plans.mpe import Problem
+from plans.search import search
+from plans.spread import best_brake, spread
+from plans.tag import PREYS, tag
 
-from shoal.envs import make
+from shoal.envs.native.lbf.foraging import Foraging
+from shoal.envs.native.mpe.simple_spread import SimpleSpread
 
-GAMES = 4096
-STEPS = 25
-
-
-def steer(pos: np.ndarray, vel: np.ndarray, target: np.ndarray, brake: float) -> np.ndarray:
-    """The move `[…,B]` of bodies `[…,2,B]` towards their targets."""
-    error = target - (pos + brake * vel)
-    axis = np.abs(error).argmax(-2)
-    along = np.take_along_axis(error, axis[..., None, :], -2)[..., 0, :]
-    return np.where(np.abs(along) < 0.05, 0, 2 * axis + 1 + (along > 0))
-
-
-def play(
-    env_id: str, targets: Callable[[Any], np.ndarray], agents: slice, idle: int, brake: float
-) -> float:
-    """Mean return of one agent when `agents` steer, after `idle` steps of standing still."""
-    env = make(env_id)
-    state, _ = jax.jit(env.reset, static_argnums=1)(jax.random.key(0), GAMES)
-    step = jax.jit(env.step)
-    target = targets(state.world)
-    earned = 0.0
-    for t in range(STEPS):
-        moves = np.zeros((env.teams["agent"].n, GAMES), np.int32)
-        if t >= idle:
-            moves[agents] = steer(
-                np.array(state.world.pos)[agents], np.array(state.world.vel)[agents], target, brake
-            )
-        state, views = step(jax.random.key(t), state, {"agent": moves.T})
-        earned += float(views["agent"].reward.mean())
-    return earned
+RESULTS = Path(__file__).parent / "results" / "ceilings.json"
+MANY = 4096  # openings for levels of scripted players alone
+CLEARED = 0.999  # of all food
 
 
-def cheapest(world: Any) -> np.ndarray:
-    """`[N,2,B]` landmarks so assigned to agents that the distances add up to least."""
-    pos = np.array(world.pos)
-    fixed = np.array(world.fixed)
-    orders = np.array(list(permutations(range(len(fixed)))))
-    costs = [np.linalg.norm(pos - fixed[order], axis=1).sum(0) for order in orders]
-    best = orders[np.argmin(costs, axis=0)]
-    return np.moveaxis(fixed[best.T, :, np.arange(pos.shape[-1])], 1, -1)
+class Task(NamedTuple):
+    problem: Callable[[int, int], Problem]  # from openings and chains
+    openings: int
+    chains: int
+    sweeps: int
 
 
-def meant(world: Any) -> np.ndarray:
-    """`[1,2,B]` the landmark the speaker means."""
-    fixed = np.array(world.fixed)
-    goal = np.array(world.goal)[0]
-    return fixed[goal, :, np.arange(len(goal))].T[None]
+def spread_of(n: int) -> SimpleSpread:
+    return SimpleSpread(N=n, continuous_actions=True)
+
+
+TASKS = {
+    "spread": Task(partial(spread, SimpleSpread()), 256, 16, 5),
+    **{
+        f"spread-continuous-{n}": Task(partial(spread, spread_of(n)), openings, 8, sweeps)
+        for n, openings, sweeps in ((3, 256, 6), (5, 64, 4), (10, 16, 6))
+    },
+    **{f"tag-{prey}": Task(partial(tag, prey), 32, 16, 3) for prey in PREYS},
+    **{
+        f"lbf/{board}": Task(partial(foraging, Foraging(**Foraging.said(board))), 32, 16, 2)
+        for board in ("10x10-3p-3f", "15x15-3p-5f-v1", "15x15-4p-5f")
+    },
+}
+
+
+def told(values: np.ndarray) -> list[float]:
+    """Mean and standard error."""
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    return [round(float(values.mean()), 3), round(float(error), 3)]
+
+
+def measure(name: str, task: Task) -> dict[str, Any]:
+    """The three levels of a game."""
+    problem = task.problem(task.openings, task.chains)
+    _, records, seconds = search(problem.improve, problem.plan, task.chains, task.sweeps)
+    scripted = problem.agents * problem.scripted
+    planned = [problem.agents * record for record in records]
+    bound = problem.agents * problem.bound
+    row: dict[str, Any] = {
+        "game": name,
+        "openings": task.openings,
+        "chains": task.chains,
+        "scripted": told(scripted),
+        "planned": [told(one) for one in planned],  # after each sweep
+        "gain": told(planned[-1] - scripted),
+        "bound": told(bound),
+        "beyond_bound": int((planned[-1] > bound + 1e-3).sum()),  # openings
+        "seconds": [round(one, 1) for one in seconds],
+        "seconds_of": "processor, with compilation",
+    }
+    if name.startswith("lbf"):
+        row["cleared"] = [round(float((one > CLEARED).mean()), 3) for one in (scripted, *planned)]
+    return row
+
+
+def table(rows: dict[str, dict[str, Any]]) -> str:
+    """Markdown, a line per game."""
+    lines = [
+        "| game | openings | scripted | planned, after each sweep | gain | bound | seconds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in TASKS:
+        if name not in rows:
+            continue
+        row = rows[name]
+        levels = ", ".join(f"{mean:.2f}" for mean, _ in row["planned"][:-1])
+        mean, error = row["planned"][-1]
+        cells = [
+            name,
+            str(row["openings"]),
+            "{:.2f} ± {:.2f}".format(*row["scripted"]),
+            f"{levels}, **{mean:.2f}** ± {error:.2f}",
+            "{:.2f} ± {:.2f}".format(*row["gain"]),
+            f"{row['bound'][0]:.2f}",
+            f"{row['seconds'][-1]:.0f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def scripts() -> None:
+    """Print the levels of scripted players on many openings."""
+    games = {
+        "spread": SimpleSpread(),
+        **{f"spread-continuous-{n}": spread_of(n) for n in (3, 5, 10)},
+    }
+    for name, game in games.items():
+        brake, level = best_brake(game, MANY)
+        print(f"{name}, cheapest assignment, brake {brake}: p = {level:.2f}")
+    for idle, how in ((0, "landmark known at once"), (1, "known after one step")):
+        p = listener(MANY, idle)
+        print(f"simple_speaker_listener, {how}: p = {p:.2f}, sum of two {2 * p:.2f}")
 
 
 def main() -> None:
-    brakes = (0.1, 0.2, 0.3, 0.4)
-    spread = max(play("mpe/simple_spread", cheapest, slice(None), 0, brake) for brake in brakes)
-    print(f"simple_spread, cheapest assignment: p = {spread:.2f}")
-    for idle, how in ((0, "landmark known at once"), (1, "known after one step")):
-        p = max(
-            play("mpe/simple_speaker_listener", meant, slice(1, 2), idle, brake) for brake in brakes
-        )
-        print(f"simple_speaker_listener, {how}: p = {p:.2f}, sum of two {2 * p:.2f}")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("games", nargs="*", help=f"of {', '.join(TASKS)}, scripts; default: all")
+    parser.add_argument("--openings", type=int, help="games to plan for")
+    parser.add_argument("--sweeps", type=int, help="searches, each from what the last one found")
+    words = parser.parse_args()
+    unknown = set(words.games) - {*TASKS, "scripts"}
+    if unknown:
+        parser.error(f"there is no game {', '.join(sorted(unknown))}")
+    changed = {"openings": words.openings, "sweeps": words.sweeps}
+    changed = {option: value for option, value in changed.items() if value}
+    for name in words.games or TASKS:
+        if name == "scripts":
+            continue
+        row = measure(name, TASKS[name]._replace(**changed))
+        row["command"] = " ".join(["python benchmarks/ceilings.py", *_options(changed), name])
+        rows: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        rows[name] = row
+        lines = [f"{json.dumps(game)}: {json.dumps(one)}" for game, one in sorted(rows.items())]
+        RESULTS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        print(json.dumps(row), flush=True)
+    if not words.games or "scripts" in words.games:
+        scripts()
+    if RESULTS.exists():
+        print("\n" + table(json.loads(RESULTS.read_text())))
+
+
+def _options(changed: dict[str, int]) -> list[str]:
+    return [f"--{option} {value}" for option, value in changed.items()]
 
 
 if __name__ == "__main__":
