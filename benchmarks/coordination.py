@@ -118,7 +118,7 @@ def table(rows: list[dict[str, Any]], wanted: list[Case]) -> str:
         cells = [
             " ".join([case.task.env, *(f"k={k}" for k in case.task.options.values())]),
             " ".join([case.algorithm, *words]),
-            f"{case.seeds[0]}–{case.seeds[-1]}",
+            f"{mine[0]['seed']}–{mine[-1]['seed']}",
             each,
             f"**{scores[case.task.optimum]} of {len(mine)}**",
             f"{mine[0]['steps'] / 1e3:.0f}k",

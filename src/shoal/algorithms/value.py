@@ -38,8 +38,8 @@ class ValueConfig(OffPolicyConfig):
     dueling: bool = False
     """Utilities as a value plus centred advantages."""
     hysteresis: float = 1.0
-    """Weight of the errors that would lower a value; below 1 agents are hopeful of their mates, at
-    0 no error lowers a value."""
+    """Weight of errors that would lower a value (hysteretic Q-learning): 1 is plain, less is
+    hopeful of teammates, 0 never lowers a value."""
     epsilon: float = 1.0
     """Probability of a random legal action, at the start."""
     epsilon_end: float = 0.05
