@@ -39,7 +39,6 @@ TASKS = [
     Task("matrix/climbing", {}, 275.0),
     *[Task("matrix/penalty", {"k": k}, 250.0) for k in (-25, -50, -75, -100)],
 ]
-SEARCHED_TASKS = [TASKS[0], TASKS[1], TASKS[-1]]
 SEARCHED: list[tuple[str, dict[str, Any]]] = [
     *[("dqn", {"hysteresis": each}) for each in (0.0, 0.01, 0.02, 0.05, 0.1, 1.0)],
     ("dqn", {"sharing": "own"}),
