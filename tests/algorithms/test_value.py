@@ -731,6 +731,7 @@ def test_hope_mistakes_luck_for_merit(hysteresis, chosen):
     np.testing.assert_allclose(q, [6.0, 10 / (1 + hysteresis)], atol=0.6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("game", "env", "best"), [("matrix/climbing", {}, 11), ("matrix/penalty", {"k": -100}, 10)]
 )
