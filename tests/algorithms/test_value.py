@@ -3,6 +3,7 @@ do everything."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -32,14 +33,17 @@ from helpers import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax import Array
 from jax.sharding import PartitionSpec
 
+import shoal
 from shoal import algorithms
 from shoal.algorithms.off_policy import gradients
 from shoal.config.config import Config
 from shoal.engine.evaluate import Evaluator
 from shoal.engine.loop import Loop
 from shoal.envs import make
+from shoal.envs.native.matrix import MatrixGame
 from shoal.errors import ShoalError
 from shoal.learning.exploration import SCHEDULES, epsilon_greedy
 from shoal.learning.memory import Drawn
@@ -635,3 +639,103 @@ def test_a_game_no_monotone_mix_can_tell(name, solves, iterations, own):
         TEAM
     ]
     assert score == (8.0 if solves else 0.0)
+
+
+# -- hysteresis ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", VALUE)
+def test_hysteresis_scales_the_errors_that_would_lower_a_value_and_no_others(name):
+    """To the bit. Metrics and priorities tell of errors as they are."""
+    batch = studied(name).batch
+    rows = 1 if name in MIXING else 2
+    target = np.random.default_rng(0).normal(size=(*batch.weight.shape[:2], rows))
+    target = target.astype(np.float32)
+
+    def slopes(hysteresis: float) -> tuple:
+        algorithm = build(name, mortal(), **(TINY | OFF | {"hysteresis": hysteresis}))
+        loss = partial(algorithm.regression, target=target, batch=batch)
+        slope, (metrics, wrong) = call(jax.grad(loss, has_aux=True), np.zeros_like(target))
+        return slope, metrics["error"], wrong
+
+    plain, hopeful = slopes(1.0), slopes(0.25)
+    lower = target < 0
+    assert (plain[0][lower] > 0).any() and (plain[0][~lower] < 0).any()
+    assert bits(hopeful[0]) == bits(np.where(lower, np.float32(0.25) * plain[0], plain[0]))
+    assert bits(hopeful[1:]) == bits(plain[1:])
+
+
+@pytest.mark.parametrize("hysteresis", [-0.1, 1.1])
+def test_hysteresis_is_a_fraction(hysteresis):
+    with pytest.raises(ShoalError, match="hysteresis must lie between 0 and 1"):
+        algorithms.find("dqn").Config(hysteresis=hysteresis)
+
+
+def expectile(payoffs: np.ndarray, hysteresis: float) -> np.ndarray:
+    """The values at which the errors of each row balance: above count 1, below `hysteresis`."""
+    value = payoffs.max(-1, keepdims=True).astype(float)
+    for _ in range(100):
+        weight = np.where(payoffs >= value, 1.0, hysteresis)
+        value = (weight * payoffs).sum(-1, keepdims=True) / weight.sum(-1, keepdims=True)
+    return value[..., 0]
+
+
+def explored(env: Any, hysteresis: float) -> np.ndarray:
+    """`[N,A]` utilities that DQN learns in a one-step game when all explore for ever."""
+    settings = LONG | {"anneal": True, "batch": 64, "updates": 2, "hysteresis": hysteresis}
+    algorithm = build("dqn", env, **settings)
+    state, _ = run(Loop(env, {TEAM: algorithm}, games=16, window=8, steps=25_600), 400)
+    learner = state.learners[TEAM]
+    view = env.reset(jax.random.key(0), 1)[1][TEAM]
+    carry = algorithm.carry(learner, 1)
+    context = algorithm.context(view, carry)
+    return np.asarray(algorithm.utilities(learner.params["agents"], context, carry.hidden)[0][0, 0])
+
+
+@pytest.mark.parametrize(("hysteresis", "best"), [(0.0, 11), (0.05, 11), (1.0, 5)])
+def test_agents_that_explore_learn_expectiles_of_the_payoffs(hysteresis, best):
+    """Their own best actions are the best joint action of Climbing only if they are hopeful.
+
+    At 0 the values themselves are not compared: a net that has gone too high stays there.
+    """
+    env = make("matrix/climbing", repetitions=1)
+    payoff = env.payoff()
+    q = explored(env, hysteresis)
+    assert payoff[tuple(q.argmax(-1))] == best
+    if hysteresis:
+        expected = [expectile(payoff, hysteresis), expectile(payoff.T, hysteresis)]
+        np.testing.assert_allclose(q, expected, atol=0.6)
+
+
+@dataclass(frozen=True)
+class Lottery(MatrixGame):
+    """One agent: 6 for sure, or 10 or nothing by the toss of a coin."""
+
+    repetitions: int = 1
+    name = "test/lottery"
+    sides = {"agent": 1}
+
+    def payoff(self) -> np.ndarray:
+        return np.array([6.0, 10.0])
+
+    def advance(self, key: Array, world: Array, actions: dict[str, Array]) -> Array:
+        lucky = jax.random.bernoulli(key, 0.5, world.shape)
+        return super().advance(key, world, actions) * (lucky | (actions["agent"] == 0))
+
+
+@pytest.mark.parametrize(("hysteresis", "chosen"), [(1.0, 0), (0.05, 1)])
+def test_hope_mistakes_luck_for_merit(hysteresis, chosen):
+    """Chance looks like a mate that could still learn: the lottery seems worth 10 / 1.05, not 5."""
+    q = explored(Lottery(), hysteresis)[0]
+    assert q.argmax() == chosen
+    np.testing.assert_allclose(q, [6.0, 10 / (1 + hysteresis)], atol=0.6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("game", "env", "best"), [("matrix/climbing", {}, 11), ("matrix/penalty", {"k": -100}, 10)]
+)
+def test_a_preset_finds_the_best_joint_action(game, env, best, tmp_path):
+    sizes: dict[str, Any] = {"devices": 1, "evaluations": 0, "eval_episodes": 2, "quiet": True}
+    result = shoal.train("dqn", game, env=env, seed=3, out=str(tmp_path), **sizes)
+    assert result.scores == {TEAM: 25 * best}

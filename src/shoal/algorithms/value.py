@@ -37,6 +37,9 @@ class ValueConfig(OffPolicyConfig):
     """Let the online net choose the target's action (double Q-learning)."""
     dueling: bool = False
     """Utilities as a value plus centred advantages."""
+    hysteresis: float = 1.0
+    """Weight of errors that would lower a value (hysteretic Q-learning): 1 is plain, less is
+    hopeful of teammates, 0 never lowers a value."""
     epsilon: float = 1.0
     """Probability of a random legal action, at the start."""
     epsilon_end: float = 0.05
@@ -49,7 +52,7 @@ class ValueConfig(OffPolicyConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         positive(self, "epsilon_steps")
-        fraction(self, "epsilon", "epsilon_end")
+        fraction(self, "hysteresis", "epsilon", "epsilon_end")
 
 
 @dataclass(frozen=True)
@@ -189,6 +192,8 @@ class Value(OffPolicy[ValueConfigT]):
         """Weighted squared errors; `stress` scales single errors."""
         weight = self.weight(batch)
         error = q - jax.lax.stop_gradient(target)
+        if self.config.hysteresis < 1:
+            stress = stress * jnp.where(error > 0, self.config.hysteresis, 1.0)
         loss = (0.5 * error**2 * weight * stress * batch.importance[:, None]).sum()
         metrics = {"loss": loss, "q": (q * weight).sum(), "error": (jnp.abs(error) * weight).sum()}
         return loss, (metrics, surprise(error, weight))

@@ -2,6 +2,7 @@
 
 Settings of Papoudakis et al., "Benchmarking Multi-Agent Deep RL Algorithms in Cooperative Tasks"
 (2021): 25 repetitions, after which the game is truly over, and an observation that never changes.
+Rows of a table are agent 0's actions; theirs of Climbing has the two agents' seats exchanged.
 """
 
 from __future__ import annotations
