@@ -22,6 +22,7 @@ Shoal trains teams of agents.
   shoal watch <run> [options]               write a video of it, or of `random <env>`
   shoal campaign <algorithms> <envs> …      train all of them with several seeds, and write a report
   shoal report <folder> …                   the same report on all runs in some folders
+  shoal reproduce <table> …                 train a published table, and compare: --list shows them
   shoal list                                the algorithms and environments there are
   shoal info <algorithm or env>             what one of them is, and its options
   shoal check-env <env>                     does an environment keep the contract?
@@ -45,6 +46,7 @@ COMMANDS = {
     "watch": "watch:command",
     "campaign": "campaign:campaign",
     "report": "report:report",
+    "reproduce": "reproduce:reproduce",
     "list": "info:list_all",
     "info": "info:info",
     "check-env": "check_env:check_env",

@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-import tomllib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -279,14 +278,7 @@ def split(words: str) -> list[str]:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a campaign's TOML file; labels become arguments."""
-    try:
-        content = tomllib.loads(files.read_bytes(path).decode("utf-8"))
-    except OSError as error:
-        raise ShoalError(f"{path} cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ShoalError(f"{path} is not TOML: {error}") from None
-    except RecursionError:
-        raise ShoalError(f"{path} has lists inside lists too deep to read: flatten them") from None
+    content = files.read_toml(path)
     for name in content:
         if name not in TABLES:
             raise ShoalError(
