@@ -28,6 +28,7 @@ CURVES = "curves.png"
 FIGURES = "figures"
 KINDS = (".svg", ".pdf")
 LEVELS = 101
+NARROWEST = 0.1  # range of an axis beside published numbers, as a share of the largest
 LETTERS = 14  # letters of a legend per inch
 
 
@@ -153,7 +154,9 @@ def beside(panels: dict[str, list[Beside]], legend: tuple[str, str]) -> Any:
     columns = min(len(panels), 3)
     lines = -(-len(panels) // columns)
     most = max(len(marks) for marks in panels.values())
-    figure = _figure(PANEL[0] * columns * (1.7 if columns == 1 else 1), lines * (0.8 + 0.3 * most))
+    figure = _figure(
+        PANEL[0] * columns * (1.7 if columns == 1 else 1), lines * (0.8 + 0.34 * most) + 0.4
+    )
     axes_of = figure.subplots(lines, columns, squeeze=False).flatten()
     for axes, (task, marks) in zip(axes_of, panels.items(), strict=False):
         _beside(axes, task, marks, legend)
@@ -183,8 +186,11 @@ def _beside(axes: Any, task: str, marks: list[Beside], legend: tuple[str, str]) 
         )
     axes.set_yticks(range(len(marks)), [one.algorithm for one in reversed(marks)])
     axes.set_ylim(-0.6, len(marks) - 0.4)
-    axes.margins(x=0.08)
+    low, high = axes.get_xlim()
+    more = max(NARROWEST * max(abs(low), abs(high)) - (high - low), 0) / 2
+    axes.set_xlim(low - more, high + more)
     axes.locator_params(axis="x", nbins=5)
+    axes.ticklabel_format(axis="x", useOffset=False)
     axes.set_title(task, loc="left", color=INK, fontsize=9.5, fontweight="bold")
     _plain(axes, "x")
     axes.tick_params(axis="y", length=0)

@@ -232,9 +232,9 @@ def score_words(table: Table) -> str:
 def head(table: Table) -> list[str]:
     return [
         *("task", "algorithm", "published"),
-        *(f"{score_words(table)}, mean", f"{LEVEL:.0%} CI", "is"),
-        *("last greedy, IQM", f"{LEVEL:.0%} CI", "is"),
-        *("seeds", "steps", "budget"),
+        *(f"{score_words(table)}, mean", "95 % CI", "we are"),
+        *("last greedy, IQM", "95 % CI", "we are"),
+        *("seeds", "steps (of theirs)"),
     ]
 
 
@@ -248,7 +248,7 @@ def cells(row: Row) -> list[str]:
             tables.interval(guess, max(places, 1)),
             word or tables.NOTHING,
         ]
-    return [*told, str(row.seeds), f"{row.steps:,}", f"{row.share:.3g}×"]
+    return [*told, str(row.seeds), f"{row.steps:,} ({row.share:.3g}×)"]
 
 
 def tallies(found: list[Row]) -> list[str]:
@@ -274,7 +274,7 @@ def remarks(table: Table, found: list[Row], failed: list[Failed]) -> list[str]:
         told.append(f"Few seeds: {one}Intervals of fewer than {FEW} seeds are too narrow.")
     shares = {row.share for row in found}
     if any(share < 1 for share in shares):
-        told.append("Rows with a budget below 1× had less training than the published ones.")
+        told.append("Rows below 1× had less training than the published ones.")
     there = {row.task.name for row in found}
     for task in table.tasks:
         if task.name in there and task.incomparable:
@@ -288,14 +288,16 @@ def remarks(table: Table, found: list[Row], failed: list[Failed]) -> list[str]:
 
 def markdown(table: Table, found: list[Row], failed: list[Failed]) -> str:
     """The table and its remarks."""
+    blank = [tables.NOTHING] * (len(head(table)) - 2)
     body = [cells(row) for row in found]
+    body += [[task.name, "not reproduced", *blank] for task in table.tasks if task.missing]
     parts = [
         f"# {table.about.title}",
         table.about.source,
-        tables.aligned(head(table), body, 2) if body else "No runs yet.",
+        tables.aligned(head(table), body, 2),
         *tallies(found),
         f"Their protocol: {table.about.protocol}",
-        ours_in_words(table),
+        f"Our protocol, last greedy: {ours_in_words(table)}",
         *remarks(table, found, failed),
     ]
     return "\n\n".join(parts) + "\n"
@@ -304,7 +306,7 @@ def markdown(table: Table, found: list[Row], failed: list[Failed]) -> str:
 def ours_in_words(table: Table) -> str:
     """Our protocol and the meaning of the marks."""
     return (
-        f"Last greedy: {table.about.final_episodes:,} greedy episodes of the policy that training"
+        f"{table.about.final_episodes:,} greedy episodes of the policy that training"
         f" ended with. A row is ahead, level or behind if the {LEVEL:.0%} bootstrap interval over"
         f" seeds lies above, around or below the published number."
     )

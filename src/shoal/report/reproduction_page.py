@@ -30,7 +30,7 @@ STYLE = (
 td.ahead { color: var(--ahead); font-weight: 700; }
 td.behind { color: var(--behind); font-weight: 700; }
 td.level { color: var(--faint); }
-td.words, th.words { text-align: left; }
+body { max-width: 76rem; }
 """
 )
 TEXT = 2  # columns of words at the beginning
@@ -88,10 +88,14 @@ def _rows(table: Table, found: list[Row]) -> str:
         told[0] = told[0] if first else ""
         lines.append(html.line(told, TEXT, kinds, "next" if first and before else ""))
         before = row.task.name
-    absent = [task for task in table.tasks if task.missing]
-    blank = [tables.NOTHING] * (len(head(table)) - TEXT)
-    lines += [html.line([task.name, "not reproduced", *blank], TEXT, (), "next") for task in absent]
+    lines += [_absent(task, len(head(table))) for task in table.tasks if task.missing]
     return html.table(head(table), lines, TEXT)
+
+
+def _absent(task: Task, columns: int) -> str:
+    """The line of a task that cannot be trained, across all columns."""
+    why = f'<td class="faint" colspan="{columns - 1}">not reproduced: {escape(task.missing)}</td>'
+    return f'<tr class="next"><td>{escape(task.name)}</td>{why}</tr>'
 
 
 def _units(table: Table) -> str:
