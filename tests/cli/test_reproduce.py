@@ -8,14 +8,16 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from places import ROOT
 
 import shoal
+from shoal import files
 from shoal.cli import main
 from shoal.report import reproduction, reproduction_page
+from shoal.store.folder import remove_results
 
 CACHE = {  # the compiled programs of all tests, in processes of their own
     "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "xla"),
@@ -68,12 +70,21 @@ class Made(NamedTuple):
     second: str
 
 
-def call(*words: str) -> tuple[int, str, str]:
-    out = io.StringIO()
+def call(*words: str, out: Path | None = None) -> tuple[int, str, str]:
+    told = io.StringIO()
     err = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main.main(["reproduce", *words])
-    return code, out.getvalue(), err.getvalue()
+    where = ["--out", str(out)] if out else []
+    with contextlib.redirect_stdout(told), contextlib.redirect_stderr(err):
+        code = main.main(["reproduce", *words, *where])
+    return code, told.getvalue(), err.getvalue()
+
+
+def records_of(folder: Path) -> list[dict[str, Any]]:
+    return json.loads((folder / reproduction.RECORDS).read_text())["runs"]
+
+
+def _without_clocks(records: list[dict[str, Any]]) -> list[tuple]:
+    return sorted((one["task"], one["seed"], one["curve"], one["final"]) for one in records)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +112,7 @@ def test_only_what_is_missing_is_trained(made: Made) -> None:
 
 
 def test_the_records_are_what_the_runs_say(made: Made) -> None:
-    records = json.loads((made.folder / reproduction.RECORDS).read_text())["runs"]
+    records = records_of(made.folder)
     assert len(records) == 4
     run = made.folder / "runs" / "A-Easy_400_steps_sampled-1"
     mine = next(one for one in records if (one["task"], one["seed"]) == ("Easy", 1))
@@ -113,7 +124,7 @@ def test_the_records_are_what_the_runs_say(made: Made) -> None:
 
 
 def test_a_metric_is_the_score_where_the_table_says_so(made: Made) -> None:
-    records = json.loads((made.folder / reproduction.RECORDS).read_text())["runs"]
+    records = records_of(made.folder)
     mine = next(one for one in records if one["task"] == "Eaten")
     summary = json.loads(
         (made.folder / "runs" / "A-Eaten_400_steps_sampled-0" / "summary.json").read_text()
@@ -134,7 +145,7 @@ def test_what_is_recorded_needs_no_run_folder(made: Made, tmp_path: Path) -> Non
     kept = tmp_path / "kept"
     shutil.copytree(made.folder, kept, ignore=shutil.ignore_patterns("runs"))
     table = str(made.folder.parent.parent / "mine.toml")
-    code, told, _ = call(table, "--seeds", "1", "--out", str(kept))
+    code, told, _ = call(table, "--seeds", "1", out=kept)
     assert code == 0 and "3 runs of 1,000 steps in all" in told and ", 3 of them finished" in told
     assert (kept / reproduction.TEXT).read_text() == (made.folder / reproduction.TEXT).read_text()
 
@@ -146,8 +157,41 @@ def test_a_run_that_failed_is_told_of(made: Made, tmp_path: Path) -> None:
     (kept / "runs" / "Q-Easy_200_steps_greedy-1").mkdir(parents=True)
     (kept / "runs" / "Q-Easy_200_steps_greedy-1" / "mine.txt").write_text("keep me")
     table = str(made.folder.parent.parent / "mine.toml")
-    code, told, _ = call(table, "--algorithms", "Q", "--seeds", "2", "--out", str(kept))
+    code, told, _ = call(table, "--algorithms", "Q", "--seeds", "2", out=kept)
     assert code == 1 and "Not counted: Q on Easy, 200 steps, greedy, seed 1: it never began" in told
+
+
+def test_an_interrupted_run_goes_on(made: Made, tmp_path: Path) -> None:
+    kept = shutil.copytree(made.folder, tmp_path / "kept")
+    path = kept / "runs" / "A-Easy_400_steps_sampled-1"
+    remove_results(path)
+    shutil.rmtree(max((path / "checkpoints").iterdir()))  # the one of its end
+    before = records_of(kept)
+    gone = [one for one in before if (one["task"], one["seed"]) != ("Easy", 1)]
+    files.write_json(kept / reproduction.RECORDS, {"table": "mine", "runs": gone})
+    table = str(made.folder.parent.parent / "mine.toml")
+    code, told, err = call(table, "--tasks", "Easy", "--algorithms", "A", "--seeds", "2", out=kept)
+    assert code == 0 and ", 1 of them finished already" in told, err
+    assert "resuming" in path.with_suffix(".txt").read_text()
+    assert len(gone) < len(before) and _without_clocks(records_of(kept)) == _without_clocks(before)
+
+
+def test_other_settings_are_refused_or_trained_anew(made: Made, tmp_path: Path) -> None:
+    kept = shutil.copytree(made.folder, tmp_path / "kept")
+    content = json.loads((kept / "campaign.json").read_text())
+    pair = next(one for one in content["pairs"] if one["algorithm"] == "Q")
+    del pair["config"]["settings"]["final_episodes"]  # as an older version would have saved it
+    pair["config"]["teams"]["agent"]["options"]["lr"] = 0.25
+    files.write_json(kept / "campaign.json", content)
+    table = str(made.folder.parent.parent / "mine.toml")
+    words = (table, "--tasks", "Easy", "--algorithms", "Q", "--seeds", "1")
+    code, _, err = call(*words, out=kept)
+    assert code == 2 and "with lr 0.25, not " in err and "or train it anew with --again" in err
+    code, told, err = call(*words, "--again", out=kept)
+    assert code == 0 and "1 runs of 200 steps in all" in told and ", 0 of them finished" in told
+    assert len(records_of(kept)) == len(records_of(made.folder))
+    code, told, err = call(*words, out=kept)
+    assert code == 0 and ", 1 of them finished" in told
 
 
 def test_the_folder_is_a_campaign(made: Made) -> None:
@@ -190,7 +234,7 @@ def test_a_mistake_is_told_in_one_sentence(
 
 
 def test_another_table_in_the_folder_is_refused(made: Made) -> None:
-    code, _, err = call("mpe", "--algorithms", "MAPPO", "--out", str(made.folder))
+    code, _, err = call("mpe", "--algorithms", "MAPPO", out=made.folder)
     assert code == 2 and "has runs of 'mine', not of 'mpe': choose another --out" in err
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +45,8 @@ class Reproduce:
     """Share of the published steps that each run has."""
     jobs: int = 0
     """Runs side by side; 0 is one on each core."""
+    again: bool = False
+    """Train anew what the folder has with other settings, such as an older preset's."""
     out: str = ""
     """Folder of the runs and the tables; empty takes campaigns/<table>."""
     list: bool = False
@@ -74,8 +77,16 @@ def reproduce(args: list[str], trust: Trusting) -> int:
     setup()
     table = published.load(word)
     folder = Path(how.out or Path("campaigns") / table.name)
-    asked, plan = _planned(how, table, folder, trust.files)
+    asked = _asked(how, table, trust.files)
     records = reproduction.load(folder, table)
+    before = _before(folder, asked, trust.files)
+    changed = before.differing(asked) if how.again else Plan([])
+    plan = planning.checked(
+        asked.merged(before.without(changed), folder, "train it anew with --again")
+    )
+    if changed.pairs:
+        records = reproduction.without(records, table, changed)
+        _remove(changed, records, table, folder)
     planning.save(plan, folder)
     left = reproduction.missing(records, table, asked)
     _introduce(table, folder, asked, left)
@@ -91,17 +102,28 @@ def reproduce(args: list[str], trust: Trusting) -> int:
     return _publish(table, records, failed, folder)
 
 
-def _planned(how: Reproduce, table: Table, folder: Path, trust: Trust) -> tuple[Plan, Plan]:
-    """The runs asked for, and these with those in the folder."""
+def _asked(how: Reproduce, table: Table, trust: Trust) -> Plan:
+    """The runs asked for."""
     seeds = planning.numbers(how.seeds)
-    asked = table.plan(how.tasks, how.algorithms, seeds, how.budget, trust)
-    planning.checked(asked)
+    plan = table.plan(how.tasks, how.algorithms, seeds, how.budget, trust)
+    return planning.checked(plan)
+
+
+def _before(folder: Path, asked: Plan, trust: Trust) -> Plan:
+    """The runs that the folder has."""
     if (folder / planning.FILE).exists():
-        before = planning.load(folder, trust, {pair.key for pair in asked.pairs})
-        return asked, planning.checked(asked.merged(before, folder))
+        return planning.load(folder, trust, {pair.key for pair in asked.pairs})
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ShoalError(f"{folder} exists already and is no campaign: choose another --out")
-    return asked, asked
+    return Plan([])
+
+
+def _remove(plan: Plan, kept: list[reproduction.Record], table: Table, folder: Path) -> None:
+    """Remove the runs of a plan, and all records but those kept."""
+    with runs.locked(folder):
+        reproduction.save(kept, table, folder)
+        for job in plan.jobs(folder):
+            shutil.rmtree(job.path, ignore_errors=True)
 
 
 def _introduce(table: Table, folder: Path, asked: Plan, left: Plan) -> None:

@@ -86,6 +86,12 @@ def save(records: list[Record], table: Table, folder: Path) -> None:
     files.write_json(folder / RECORDS, content)
 
 
+def without(records: list[Record], table: Table, plan: Plan) -> list[Record]:
+    """The records that are not of a plan."""
+    keys = {_key(table, pair, seed) for pair in plan.pairs for seed in pair.seeds}
+    return [record for record in records if record.key not in keys]
+
+
 def missing(records: list[Record], table: Table, plan: Plan) -> Plan:
     """The part of a plan that is not recorded."""
     known = {record.key for record in records}
