@@ -188,7 +188,7 @@ def test_other_settings_are_refused_or_trained_anew(made: Made, tmp_path: Path) 
     code, _, err = call(*words, out=kept)
     assert code == 2 and "with lr 0.25, not " in err and "or train it anew with --again" in err
     code, told, err = call(*words, "--again", out=kept)
-    assert code == 0 and "1 runs of 200 steps in all" in told and ", 0 of them finished" in told
+    assert code == 0 and "1 run of 200 steps in all" in told and ", 0 of them finished" in told
     assert len(records_of(kept)) == len(records_of(made.folder))
     code, told, err = call(*words, out=kept)
     assert code == 0 and ", 1 of them finished" in told

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import PAGES, with_pages
 
 from shoal import algorithms, envs
 from shoal.config import campaign, published
@@ -233,6 +234,30 @@ def test_a_table_that_is_wrong_says_where(case: str, tmp_path: Path) -> None:
     with pytest.raises(ShoalError, match=re.escape(told)) as error:
         own(tmp_path, OWN.replace(*change))
     assert "mine.toml" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('metric = "wun"', r"has no metric 'wun': it has none"),
+        ('team = "agnet"', r"Easy has no team 'agnet', did you mean 'agent'\?: it has agent"),
+    ],
+)
+def test_a_score_that_a_game_does_not_have_is_refused_before_training(
+    line: str, told: str, tmp_path: Path
+) -> None:
+    table = own(tmp_path, OWN.replace("published =", f"{line}\npublished ="))
+    with pytest.raises(ShoalError, match=told):
+        table.plan("", "", [0], 1.0, NOTHING)
+
+
+@with_pages
+def test_the_table_in_the_docs_can_be_planned(tmp_path: Path) -> None:
+    page = (PAGES / "reproduce.md").read_text()
+    found = re.search(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert found
+    table = own(tmp_path, found[1])
+    assert len(table.plan("", "", [0], 0.1, NOTHING).pairs) == 2
 
 
 def test_code_that_a_table_names_is_not_run_unasked(tmp_path: Path) -> None:

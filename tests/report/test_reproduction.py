@@ -92,7 +92,7 @@ def test_what_is_written(tmp_path: Path) -> None:
     page = (tmp_path / reproduction_page.PAGE).read_text()
     for told in (text, page):
         assert "2 of 3 published numbers have runs of ours." in told
-        assert "One seed has no interval and no mark." in told
+        assert "one seed has none, and no mark." in told
         assert "Rows below 1× had less training" in told
     assert "http" not in page and "src=" not in page and "@import" not in page
     assert "A source &amp; more" in page and "nobody &lt;has&gt; it" in page

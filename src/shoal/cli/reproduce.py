@@ -15,6 +15,7 @@ from ..config.trust import Trust, needed
 from ..devices import setup
 from ..errors import ShoalError
 from ..report import reproduction, reproduction_page
+from ..report.html import count
 from ..store import folder as runs
 from ..sweep import processes, progress
 from .words import Trusting, asks_for_help
@@ -132,8 +133,8 @@ def _introduce(table: Table, folder: Path, asked: Plan, left: Plan) -> None:
     done = total - sum(not processes.finished(job.path) for job in jobs)
     steps = sum(pair.config["settings"]["steps"] * len(pair.seeds) for pair in asked.pairs)
     print(
-        f"{table.name}: {total} runs of {steps:,} steps in all in {folder}, {done} of them finished"
-        f" already",
+        f"{table.name}: {count(total, 'run')} of {steps:,} steps in all in {folder}, {done} of them"
+        f" finished already",
         flush=True,
     )
 

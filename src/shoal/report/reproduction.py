@@ -139,8 +139,8 @@ def _record(table: Table, pair: Pair, run: RunScores) -> Record:
     summary = files.read_json(run.path / runs.SUMMARY, "a finished run")
     team = task.team or next(iter(pair.config["teams"]))
     if task.metric:
-        curve = _metric(run.metrics, team, task)
-        final = _metric(summary.get("final_metrics", {}), team, task)
+        curve = _metric(run.metrics, team, task.metric)
+        final = _metric(summary["final_metrics"], team, task.metric)
     else:
         curve = (run.scores or {})[team]
         final = summary["final"][team]
@@ -148,15 +148,10 @@ def _record(table: Table, pair: Pair, run: RunScores) -> Record:
     return Record(*_key(table, pair, run.seed), scores, float(final), run.seconds)
 
 
-def _metric(values: dict[str, Any], team: str, task: Task) -> Any:
+def _metric(values: dict[str, Any], team: str, metric: str) -> Any:
     """The team's metric of that name, else the whole game's."""
-    for name in (f"{team}/{task.metric}", task.metric):
-        if name in values:
-            return values[name]
-    raise ShoalError(
-        f"{task.train} has no metric {task.metric!r} of {task.name!r}: it has"
-        f" {', '.join(values) or 'none'}"
-    )
+    own = f"{team}/{metric}"
+    return values[own] if own in values else values[metric]
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -276,10 +271,9 @@ def remarks(table: Table, found: list[Row], failed: list[Failed]) -> list[str]:
     told.append(f"{done} of {total} published numbers have runs of ours.")
     least = min((row.seeds for row in found), default=FEW)
     if least < FEW:
-        one = "One seed has no interval and no mark. " if least == 1 else ""
-        told.append(f"Few seeds: {one}Intervals of fewer than {FEW} seeds are too narrow.")
-    shares = {row.share for row in found}
-    if any(share < 1 for share in shares):
+        one = "; one seed has none, and no mark" if least == 1 else ""
+        told.append(f"Intervals of fewer than {FEW} seeds are too narrow{one}.")
+    if any(row.share < 1 for row in found):
         told.append("Rows below 1× had less training than the published ones.")
     there = {row.task.name for row in found}
     for task in table.tasks:

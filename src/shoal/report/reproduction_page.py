@@ -112,5 +112,5 @@ def _formula(task: Task) -> str:
     times = "s" if factor == 1 else f"{factor:g} s"
     sign = "+" if offset > 0 else "−"
     plus = f" {sign} {abs(offset):g}" if offset else ""
-    score = "s" if not task.metric else f"s = {task.metric}"
-    return f"{times}{plus}" if score == "s" else f"{times}{plus}, {score}"
+    told = f"{times}{plus}"
+    return f"{told}, s = {task.metric}" if task.metric else told

@@ -16,7 +16,7 @@ from ... import files
 from ...errors import ShoalError, did_you_mean
 from ...options import fill
 from .. import campaign
-from ..campaign import Plan
+from ..campaign import Pair, Plan
 from ..trust import Trust
 
 FOLDER = Path(__file__).parent
@@ -99,22 +99,34 @@ class Table:
         for task in self._chosen_tasks(tasks):
             for algorithm in self._chosen_algorithms(algorithms):
                 if algorithm in task.published:
-                    steps = self.steps(task, algorithm, budget)
-                    made = campaign.made(
-                        {algorithm: campaign.split(self.algorithms[algorithm].train)},
-                        {self.label(task, algorithm, steps): campaign.split(task.train)},
-                        seeds,
-                        self._options(algorithm, steps),
-                        trust,
-                        trust,
-                    )
-                    pairs += made.pairs
+                    pairs.append(self._pair(task, algorithm, seeds, budget, trust))
         if not pairs:
             raise ShoalError(
                 f"{self.name} has no number of {algorithms} on {tasks}: choose other"
                 f" --algorithms or --tasks"
             )
         return Plan(pairs)
+
+    def _pair(
+        self, task: Task, algorithm: str, seeds: list[int], budget: float, trust: Trust
+    ) -> Pair:
+        steps = self.steps(task, algorithm, budget)
+        made = campaign.made(
+            {algorithm: campaign.split(self.algorithms[algorithm].train)},
+            {self.label(task, algorithm, steps): campaign.split(task.train)},
+            seeds,
+            self._options(algorithm, steps),
+            trust,
+            trust,
+        )
+        (pair,) = campaign.checked(made, task.metric).pairs
+        teams = pair.config["teams"]
+        if task.team and task.team not in teams:
+            raise ShoalError(
+                f"{task.name} has no team {task.team!r}{did_you_mean(task.team, teams)}: it has"
+                f" {', '.join(teams)}"
+            )
+        return pair
 
     def _options(self, algorithm: str, steps: int) -> list[str]:
         greedy = self.algorithms[algorithm].actions == "greedy"
