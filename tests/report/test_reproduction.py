@@ -45,7 +45,7 @@ def test_the_best_evaluation_is_that_of_the_mean_over_seeds() -> None:
 def test_the_last_evaluation_counts_where_the_table_says_so() -> None:
     last = replace(TABLE, about=replace(ABOUT, score="last"))
     assert float(reproduction.rows(last, RECORDS)[0].theirs.value) == 11
-    assert "last, mean" in reproduction.head(last)
+    assert "at the end, mean" in reproduction.head(last)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_what_is_written(tmp_path: Path) -> None:
     for told in (text, page):
         assert "2 of 3 published numbers have runs of ours." in told
         assert "one seed has none, and no mark." in told
-        assert "Rows below 1× had less training" in told
+        assert "Rows with a share below 1× had less training" in told
     assert "http" not in page and "src=" not in page and "@import" not in page
     assert "A source &amp; more" in page and "nobody &lt;has&gt; it" in page
     assert "it &lt;never&gt; began" in page and "2 s + 1" in page

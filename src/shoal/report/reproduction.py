@@ -227,15 +227,15 @@ def _row(table: Table, task: Task, algorithm: str, mine: list[Record]) -> Row:
 
 def score_words(table: Table) -> str:
     """The published score, in a few words."""
-    return f"best of {table.about.evaluations}" if table.about.score == "best" else "last"
+    return f"best of {table.about.evaluations}" if table.about.score == "best" else "at the end"
 
 
 def head(table: Table) -> list[str]:
     return [
         *("task", "algorithm", "published"),
         *(f"{score_words(table)}, mean", "95 % CI", "we are"),
-        *("last greedy, IQM", "95 % CI", "we are"),
-        *("seeds", "steps (of theirs)"),
+        *("greedy IQM", "95 % CI", "we are"),
+        *("seeds", "steps"),
     ]
 
 
@@ -249,13 +249,14 @@ def cells(row: Row) -> list[str]:
             tables.interval(guess, max(places, 1)),
             word or tables.NOTHING,
         ]
-    return [*told, str(row.seeds), f"{row.steps:,} ({row.share:.3g}×)"]
+    share = "" if row.share == 1 else f" ({row.share:.3g}×)"
+    return [*told, str(row.seeds), f"{row.steps:,}{share}"]
 
 
 def tallies(found: list[Row]) -> list[str]:
     """How many rows are ahead, level and behind, by either protocol."""
     told = []
-    for place, how in enumerate(("By their protocol", "By the last greedy evaluation")):
+    for place, how in enumerate(("By their protocol", "By our protocol")):
         marks = [row.marks[place] for row in found]
         parts = [f"{marks.count(word)} {word}" for word in MARKS]
         none = f", {marks.count('')} not marked" if "" in marks else ""
@@ -274,7 +275,7 @@ def remarks(table: Table, found: list[Row], failed: list[Failed]) -> list[str]:
         one = "; one seed has none, and no mark" if least == 1 else ""
         told.append(f"Intervals of fewer than {FEW} seeds are too narrow{one}.")
     if any(row.share < 1 for row in found):
-        told.append("Rows below 1× had less training than the published ones.")
+        told.append("Rows with a share below 1× had less training than the published ones.")
     there = {row.task.name for row in found}
     for task in table.tasks:
         if task.name in there and task.incomparable:
@@ -297,7 +298,7 @@ def markdown(table: Table, found: list[Row], failed: list[Failed]) -> str:
         tables.aligned(head(table), body, 2),
         *tallies(found),
         f"Their protocol: {table.about.protocol}",
-        f"Our protocol, last greedy: {ours_in_words(table)}",
+        f"Our protocol: {ours_in_words(table)}",
         *remarks(table, found, failed),
     ]
     return "\n\n".join(parts) + "\n"

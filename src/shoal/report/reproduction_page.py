@@ -38,7 +38,7 @@ TEXT = 2  # columns of words at the beginning
 
 def write(table: Table, found: list[Row], failed: list[Failed], folder: Path) -> None:
     """Write the page, and its picture beside it."""
-    picture = figures.beside(_panels(found), (score_words(table), "last greedy"))
+    picture = figures.beside(_panels(found), (score_words(table), "greedy after training"))
     write_text(folder / PAGE, page(table, found, failed, figures.inline(picture)))
     figures.save(picture, folder / PICTURE)
 
