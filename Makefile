@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check check-wheel bench docs clean
+.PHONY: demo test lint check check-wheel bench docs clean
 
 demo: .venv/installed
 	$(BIN)/shoal train coma mpe/simple_spread --steps 2e6 --out runs
@@ -10,10 +10,13 @@ demo: .venv/installed
 test: .venv/installed-dev
 	$(BIN)/pytest -n auto --dist loadfile -m "not slow"
 
-check: .venv/installed-dev
+lint: .venv/installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+# all tests, also the slow ones
+check: lint
 	$(BIN)/pytest -n auto --dist loadfile
 
 # the tests against the built wheel, in a new environment outside of this folder:

@@ -112,6 +112,7 @@ def test_a_policy_is_loaded_and_its_rivals_are_frozen(run: Path) -> None:
     assert again["teams"] == config["teams"]
 
 
+@pytest.mark.slow
 def test_several_seeds_have_processes_that_import_it(package: Path) -> None:
     words = [MINE, CHASE, *TINY, "--seeds", "2", "--out", str(package), "--name", "group"]
     assert main(["train", *words]) == 0

@@ -457,6 +457,7 @@ def test_what_no_run_could_bear_is_refused_at_once(option: tuple[str, str], fold
     assert told.code == 2 and REFUSED[option] in told.err, told.err
 
 
+@pytest.mark.slow
 def test_700_training_commands_with_other_values(folder: Path) -> None:
     _refused_or_taken(folder, mutated(TRAIN, CONTENT), 700)
 

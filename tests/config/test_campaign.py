@@ -100,6 +100,7 @@ def test_a_campaign_goes_on_and_leaves_alone_what_was_finished(killed: Killed):
     assert {run: contents(run) for run in killed.done} == killed.done
 
 
+@pytest.mark.slow
 def test_a_campaign_killed_in_the_middle_ends_as_runs_that_nobody_disturbed(
     killed: Killed, tmp_path: Path
 ):

@@ -348,6 +348,7 @@ def filmed(tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_filming_changes_nothing_about_the_run(filmed):
     plain, seen = (filmed / f"film-{count}" for count in (0, 2))
     for name in ("policy/weights.safetensors", "episodes.csv"):
@@ -355,6 +356,7 @@ def test_filming_changes_nothing_about_the_run(filmed):
     assert not (plain / "videos").exists()
 
 
+@pytest.mark.slow
 def test_filming_leaves_a_video_of_each_evaluation_also_in_tensorboard(filmed):
     run = filmed / "film-2"
     videos = sorted((run / "videos").iterdir())

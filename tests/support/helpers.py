@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -41,6 +41,18 @@ with_pages = pytest.mark.skipif(
 )
 # each device its part along the first axis, or all the same
 OWN, SAME = PartitionSpec(AXIS), PartitionSpec()
+
+
+def quick(values: Iterable[Any], count: int) -> list[Any]:
+    """Parameters of which `make test` takes the first few; the others are slow."""
+    values = list(values)
+    slow = [pytest.param(*_row(value), marks=pytest.mark.slow) for value in values[count:]]
+    return [*values[:count], *slow]
+
+
+def _row(value: Any) -> tuple[Any, ...]:
+    """One test's parameters, which may be several."""
+    return value if isinstance(value, tuple) else (value,)
 
 
 def on_devices(f: Callable, devices: int = 1, ins: Any = SAME, outs: Any = SAME) -> Callable:

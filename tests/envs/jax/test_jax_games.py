@@ -178,6 +178,7 @@ def test_episodes_are_the_package_s_own_to_their_last_view_and_reward(env):
 
 
 @pytest.mark.parametrize("env", ALL, ids=lambda env: env[0])
+@pytest.mark.slow
 def test_an_episode_opens_with_everyone_alive_no_reward_and_a_future(env):
     views = played(env).views
     for field, value in (("reward", 0), ("discount", 1), ("alive", 1)):

@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("lbforaging")
 
 import lbf_bridge as bridge
+from helpers import quick
 
 from shoal.cli.main import main
 from shoal.config.arguments import compose_arguments
@@ -69,7 +70,9 @@ def duel(env_id: str, options: dict, episodes: int, seed: int = 0) -> bridge.Epi
     return truth
 
 
-@pytest.mark.parametrize(("env_id", "options"), SETTINGS, ids=[env_id for env_id, _ in SETTINGS])
+@pytest.mark.parametrize(
+    ("env_id", "options"), quick(SETTINGS, 3), ids=[env_id for env_id, _ in SETTINGS]
+)
 def test_whole_episodes(env_id, options):
     truth = duel(env_id, options, EPISODES)
     assert truth.events["blocked"] and truth.events["loaded"], truth.events

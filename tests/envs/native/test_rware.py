@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("rware")
 
 import rware_bridge as bridge
+from helpers import quick
 
 from shoal.envs import make
 from shoal.envs.native.rware.warehouse import SIZES, WarehouseWorld
@@ -92,7 +93,7 @@ def happened():
     return bridge.Counter()
 
 
-@pytest.mark.parametrize(("env_id", "options"), SETTINGS, ids=NAMES)
+@pytest.mark.parametrize(("env_id", "options"), quick(SETTINGS, 2), ids=NAMES)
 def test_whole_episodes(env_id, options, happened):
     truth = duel(env_id, options, EPISODES)
     happened += truth.events
@@ -100,6 +101,7 @@ def test_whole_episodes(env_id, options, happened):
     assert truth.tied.mean() < 0.2
 
 
+@pytest.mark.slow
 def test_the_episodes_are_eventful(happened):
     assert all(happened[event] >= 20 for event in ALL), happened
 
