@@ -161,6 +161,7 @@ def test_a_run_that_failed_is_told_of(made: Made, tmp_path: Path) -> None:
     assert code == 1 and "Not counted: Q on Easy, 200 steps, greedy, seed 1: it never began" in told
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on(made: Made, tmp_path: Path) -> None:
     kept = shutil.copytree(made.folder, tmp_path / "kept")
     path = kept / "runs" / "A-Easy_400_steps_sampled-1"
@@ -176,6 +177,7 @@ def test_an_interrupted_run_goes_on(made: Made, tmp_path: Path) -> None:
     assert len(gone) < len(before) and _without_clocks(records_of(kept)) == _without_clocks(before)
 
 
+@pytest.mark.slow
 def test_other_settings_are_refused_or_trained_anew(made: Made, tmp_path: Path) -> None:
     kept = shutil.copytree(made.folder, tmp_path / "kept")
     content = json.loads((kept / "campaign.json").read_text())
