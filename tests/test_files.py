@@ -15,6 +15,7 @@ import shoal
 from shoal import files
 from shoal.cli.main import main
 from shoal.config import campaign
+from shoal.report import reproduction
 from shoal.store import checkpoint, folder, policy_store
 from shoal.store.folder import finished
 
@@ -35,6 +36,7 @@ COMMANDS = {
     policy_store.ABOUT: ["evaluate run", "evaluate run --best"],
     folder.GROUP: ["resume group", "train group/group.json", "evaluate group"],
     campaign.FILE: ["campaign camp", "report camp", "evaluate camp"],
+    reproduction.RECORDS: ["reproduce mpe --algorithms MAPPO --out camp"],
 }
 
 
@@ -52,6 +54,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = json.loads((run / folder.CONFIG).read_text())
     files.write_json(out / "group" / folder.GROUP, {"seeds": [0], "config": config})
     files.write_json(out / "camp" / campaign.FILE, {"pairs": [], "scales": {}})
+    files.write_json(out / "camp" / reproduction.RECORDS, {"table": "mpe", "runs": []})
     return out
 
 

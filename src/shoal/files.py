@@ -1,4 +1,4 @@
-"""Write files and folders whole or not at all, and read JSON with care.
+"""Write files and folders whole or not at all, and read JSON and TOML with care.
 
 Every kind of file has a version, stored as `format`. Files of a newer Shoal are refused; files
 without a version were written by 0.1.0, and are read.
@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import shutil
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ VERSIONS = {
     "policy.json": 1,
     "group.json": 1,
     "campaign.json": 1,
+    "reproduction.json": 1,
 }
 PLAIN = 1  # version of a config under any other file name
 
@@ -127,6 +129,18 @@ def read_json(path: Path, what: str) -> Any:
         raise ShoalError(f"{path.parent} is not {what}: it has no readable {path.name}") from None
     _refuse_newer(path, content)
     return content
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file that a user wrote."""
+    try:
+        return tomllib.loads(read_bytes(path).decode("utf-8"))
+    except OSError as error:
+        raise ShoalError(f"{path} cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ShoalError(f"{path} is not TOML: {error}") from None
+    except RecursionError:
+        raise ShoalError(f"{path} has lists inside lists too deep to read: flatten them") from None
 
 
 def _refuse_newer(path: Path, content: Any) -> None:

@@ -42,6 +42,9 @@ def convert(kind: Any, value: Any, name: str) -> Any:
             return value
         if get_origin(arm) is list and isinstance(value, list | tuple):
             return [convert(get_args(arm)[0], one, name) for one in value]
+        if get_origin(arm) is dict and isinstance(value, dict):
+            inner = get_args(arm)[1]
+            return {key: convert(inner, one, f"{name}.{key}") for key, one in value.items()}
         is_number = isinstance(value, Real) and not isinstance(value, bool)  # numpy's too
         if is_number and (arm is float or (arm is int and value == value // 1)):
             number = arm(value)  # type: ignore[arg-type]
@@ -79,8 +82,7 @@ def _kind(arm: Any) -> str:
     """A type's name in errors."""
     if get_origin(arm) is Literal:
         return "one of " + ", ".join(map(str, get_args(arm)))
-    if get_origin(arm) is list:
-        return "a list"
+    arm = get_origin(arm) or arm
     words = {
         int: "a whole number",
         float: "a number",

@@ -75,6 +75,9 @@ OTHERS = (
     " --at-once 1 --out camp",
     "campaign plan.toml --steps 4000",
     "report done",
+    "reproduce papoudakis2021 --tasks Climbing --algorithms IPPO,QMIX --seeds 2 --budget 0.1"
+    " --jobs 1 --out table",
+    "reproduce --list",
     "check-env test/mortal --steps 20 --seed 1",
     "check-env gym:CartPole-v1 --steps 20 --env.limit 5",
     "info ppo",

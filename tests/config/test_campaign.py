@@ -253,6 +253,17 @@ def test_a_campaign_may_grow_but_not_change(tmp_path: Path):
     assert planning.load(tmp_path) == grown
 
 
+def test_options_that_came_later_are_at_their_defaults(tmp_path: Path):
+    """So an older campaign may grow; what differs from them is another run."""
+    before = made("ppo")
+    (pair,) = before.pairs
+    del pair.config["settings"]["final_episodes"], pair.config["teams"]["agent"]["options"]["clip"]
+    assert made("ppo", "3").merged(before, tmp_path).pairs[0].seeds == [0, 1, 2]
+    for option, told in (("--final-episodes", "final_episodes 0, not 7"), ("--clip", "clip 0.2")):
+        with pytest.raises(planning.ShoalError, match=told):
+            made("ppo", "2", option, "7" if option != "--clip" else "0.7").merged(before, tmp_path)
+
+
 def test_a_file_says_what_flags_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from shoal.cli.campaign import _own, _planned
 

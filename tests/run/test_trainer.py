@@ -57,6 +57,15 @@ def lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in (path / folder.METRICS).read_text().splitlines()]
 
 
+def test_final_episodes_are_those_of_a_later_evaluation(tmp_path: Path, done: trainer.Result):
+    final = run(tmp_path, name="final", final_episodes=7, greedy=False)
+    played = shoal.load(final.path).evaluate(7)
+    assert final.final == played.score() and final.final_metrics == played.means()
+    saved = json.loads((final.path / folder.SUMMARY).read_text())
+    assert saved["final"] == final.final
+    assert "final" not in json.loads((done.path / folder.SUMMARY).read_text())
+
+
 def test_the_folder_holds_everything(done: trainer.Result):
     files = {file.name for file in done.path.iterdir()}
     assert files == {

@@ -35,6 +35,7 @@ def script(shell: str) -> str:
         )
     from .. import plugins
     from ..algorithms import ALGORITHMS, ALIASES
+    from ..config import published
     from ..config.flags import SHORT, flags
     from ..config.settings import Settings
     from ..config.trust import FLAG
@@ -47,7 +48,7 @@ def script(shell: str) -> str:
         | {FLAG, *SHORT, "--team", "--help"}
     )
     plugged = [name for kind in ("algorithm", "game") for name in plugins.entries(kind)]
-    names = [*ALGORITHMS, *ALIASES, *GAMES, *plugged]
+    names = [*ALGORITHMS, *ALIASES, *GAMES, *plugged, *published.names()]
     words = {"verbs": " ".join(COMMANDS), "names": " ".join(names), "options": " ".join(options)}
     alone = (
         "".join(f"complete -c shoal -l {option[2:]}\n" for option in options)

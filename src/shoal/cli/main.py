@@ -23,6 +23,7 @@ Shoal trains teams of agents.
   shoal campaign <algorithms> <envs> …      train all of them with several seeds, and write a report
   shoal crossplay <run> <run> …             let policies of several runs play in pairs
   shoal report <folder> …                   the same report on all runs in some folders
+  shoal reproduce <table> …                 train a published table, and compare: --list shows them
   shoal list                                the algorithms and environments there are
   shoal info <algorithm or env>             what one of them is, and its options
   shoal check-env <env>                     does an environment keep the contract?
@@ -47,6 +48,7 @@ COMMANDS = {
     "campaign": "campaign:campaign",
     "crossplay": "crossplay:command",
     "report": "report:report",
+    "reproduce": "reproduce:reproduce",
     "list": "info:list_all",
     "info": "info:info",
     "check-env": "check_env:check_env",

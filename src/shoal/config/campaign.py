@@ -6,16 +6,16 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-import tomllib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .. import files
+from .. import algorithms, files
 from ..envs.metrics import meant
 from ..errors import ShoalError, did_you_mean
 from .arguments import compose_arguments
+from .settings import Settings
 from .settings import numbers as numbers
 from .trust import EVERYTHING, NOTHING, Trust
 
@@ -96,16 +96,30 @@ class Plan:
         ]
         return {"pairs": pairs, "scales": self.scales}
 
-    def merged(self, before: Plan, folder: Path) -> Plan:
-        """Merge with the plan saved in the folder; refuse pairs that differ between the two."""
+    def differing(self, other: Plan) -> Plan:
+        """The pairs that are other runs in the other plan."""
+        theirs = {pair.key: pair for pair in other.pairs}
+        return Plan([p for p in self.pairs if p.key in theirs and differ(p, theirs[p.key])])
+
+    def without(self, other: Plan) -> Plan:
+        """This plan without the other's pairs."""
+        keys = {pair.key for pair in other.pairs}
+        return Plan([pair for pair in self.pairs if pair.key not in keys], self.scales)
+
+    def merged(
+        self, before: Plan, folder: Path, otherwise: str = "take the options it was begun with"
+    ) -> Plan:
+        """Merge with the plan saved in the folder; refuse pairs that differ between the two.
+
+        `otherwise` says what a user may do but choose another folder."""
         pairs = {pair.key: pair for pair in before.pairs}
         for pair in self.pairs:
             old = pairs.get(pair.key)
-            if old is not None and old.config != pair.config:
+            if old is not None and differ(old, pair):
                 raise ShoalError(
                     f"{folder} has {pair.algorithm} on {pair.env} with"
-                    f" {contrast(old.config, pair.config)}:"
-                    " choose another --out, or take the options it was begun with"
+                    f" {contrast(completed(old.config, pair.config), pair.config)}:"
+                    f" choose another --out, or {otherwise}"
                 )
             seeds = sorted({*(old.seeds if old else []), *pair.seeds})
             pairs[pair.key] = dataclasses.replace(pair, seeds=seeds)
@@ -191,6 +205,28 @@ def plain(config: dict[str, Any]) -> dict[str, Any]:
         if name not in ("seed", "out", "name")
     }
     return {name: config[name] for name in ("env", "options", "teams")} | {"settings": settings}
+
+
+def differ(old: Pair, new: Pair) -> bool:
+    """Whether two pairs of one name are different runs."""
+    return completed(old.config, new.config) != new.config
+
+
+def completed(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """A saved config with the options that a newer Shoal has, at their defaults."""
+    settings = {
+        name: value
+        for name, value in dataclasses.asdict(Settings()).items()
+        if name in new["settings"]
+    }
+    teams = {}
+    for team, one in old["teams"].items():
+        algorithm = one["algorithm"]
+        same = algorithm == new["teams"].get(team, {}).get("algorithm")
+        # one that differs may be somebody's code, which is not imported here
+        usual = dataclasses.asdict(algorithms.find(algorithm).Config()) if same else {}
+        teams[team] = one | {"options": usual | one["options"]}
+    return old | {"settings": settings | old["settings"], "teams": teams}
 
 
 def contrast(one: Any, other: Any, name: str = "") -> str:
@@ -279,14 +315,7 @@ def split(words: str) -> list[str]:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a campaign's TOML file; labels become arguments."""
-    try:
-        content = tomllib.loads(files.read_bytes(path).decode("utf-8"))
-    except OSError as error:
-        raise ShoalError(f"{path} cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ShoalError(f"{path} is not TOML: {error}") from None
-    except RecursionError:
-        raise ShoalError(f"{path} has lists inside lists too deep to read: flatten them") from None
+    content = files.read_toml(path)
     for name in content:
         if name not in TABLES:
             raise ShoalError(

@@ -60,6 +60,9 @@ class Settings:
     """Episodes of each evaluation, on games of their own."""
     greedy: bool = True
     """Evaluate the most likely actions instead of sampled ones."""
+    final_episodes: int = 0
+    """Greedy episodes to play once the run is finished, for `final` in its summary; 0 plays
+    none."""
     film: int = 0
     """Episodes of each evaluation to film, into the run's folder and TensorBoard."""
     save_every: int = 0
@@ -90,7 +93,8 @@ class Settings:
             raise ShoalError(f"workers must be -1 or a number of processes, not {self.workers}")
         if self.alone and (self.games > 1 or self.film):
             raise ShoalError("alone needs one game and no film: set games to 1 and film to 0")
-        for count in ("devices", "evaluations", "seed", "tolerance", "save_every"):
+        counts = ("devices", "evaluations", "final_episodes", "seed", "tolerance", "save_every")
+        for count in counts:
             if getattr(self, count) < 0:
                 raise ShoalError(f"{count} must not be negative, not {getattr(self, count)}")
         if len(self.each) > 1 and self.seed and "," in str(self.seeds):

@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,16 @@ CURVES = "curves.png"
 FIGURES = "figures"
 KINDS = (".svg", ".pdf")
 LEVELS = 101
+NARROWEST = 0.1  # range of an axis beside published numbers, as a share of the largest
 LETTERS = 14  # letters of a legend per inch
+
+
+class Beside(NamedTuple):
+    """An algorithm's published number, and two estimates of ours."""
+
+    algorithm: str
+    published: float
+    ours: tuple[Estimate, Estimate]
 
 
 def style(study: Study, algorithm: str) -> dict[str, Any]:
@@ -136,6 +145,56 @@ def comparisons(study: Study, pairs: Sequence[Comparison]) -> Any:
         (f"{d.one} over {d.other}", d.probability, style(study, d.one)["color"]) for d in pairs
     ]
     return _dots(marks, "probability that a run of the one beats a run of the other", 0.5)
+
+
+def beside(panels: dict[str, list[Beside]], legend: tuple[str, str]) -> Any:
+    """Our numbers beside published ones: a panel per task, a line per algorithm.
+
+    `legend` names the two estimates of ours."""
+    columns = min(len(panels), 3)
+    lines = -(-len(panels) // columns)
+    most = max(len(marks) for marks in panels.values())
+    figure = _figure(
+        PANEL[0] * columns * (1.7 if columns == 1 else 1), lines * (0.8 + 0.34 * most) + 0.4
+    )
+    axes_of = figure.subplots(lines, columns, squeeze=False).flatten()
+    for axes, (task, marks) in zip(axes_of, panels.items(), strict=False):
+        _beside(axes, task, marks, legend)
+    for axes in axes_of[len(panels) :]:
+        axes.set_visible(False)
+    handles, names = axes_of[0].get_legend_handles_labels()
+    _explained(figure, dict(zip(names, handles, strict=True)))
+    return figure
+
+
+def _beside(axes: Any, task: str, marks: list[Beside], legend: tuple[str, str]) -> None:
+    for place, one in enumerate(reversed(marks)):
+        first = place == 0
+        for shift, guess, colour, name in zip(
+            (0.15, -0.15), one.ours, COLOURS, legend, strict=False
+        ):
+            y = place + shift
+            if guess.low is not None and guess.high is not None:
+                axes.plot([guess.low, guess.high], [y, y], color=colour, lw=5, alpha=0.35)
+            axes.plot([guess.value], [y], "o", color=colour, ms=5, label=name if first else "")
+        axes.plot(
+            [one.published] * 2,
+            [place - 0.36, place + 0.36],
+            color=INK,
+            lw=1.6,
+            label="published" if first else "",
+        )
+    axes.set_yticks(range(len(marks)), [one.algorithm for one in reversed(marks)])
+    axes.set_ylim(-0.6, len(marks) - 0.4)
+    low, high = axes.get_xlim()
+    more = max(NARROWEST * max(abs(low), abs(high)) - (high - low), 0) / 2
+    axes.set_xlim(low - more, high + more)
+    axes.locator_params(axis="x", nbins=5)
+    axes.ticklabel_format(axis="x", useOffset=False)
+    axes.set_title(task, loc="left", color=INK, fontsize=9.5, fontweight="bold")
+    _plain(axes, "x")
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
 
 
 def _dots(marks: list[tuple[str, Estimate, str]], about: str, middle: float | None) -> Any:

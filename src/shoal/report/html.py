@@ -82,34 +82,39 @@ def page(study: Study, folder: Path, pictures: dict[str, Any]) -> str:
     """The whole page as HTML."""
     drawn = {name: plots.inline(picture) for name, picture in pictures.items()}
     title = (
-        f"{folder.absolute().name}: {_count(len(study.algorithms), 'algorithm')} on"
-        f" {_count(len(study.tasks), 'task')}"
+        f"{folder.absolute().name}: {count(len(study.algorithms), 'algorithm')} on"
+        f" {count(len(study.tasks), 'task')}"
     )
     several = "profiles" in drawn
     parts = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="faint">{escape(_runs(study))}</p>',
         _remarks(study),
-        _section("Scores", _scores(study)),
-        *([_section("Over all tasks", _aggregate(study, drawn["scores"]))] if several else []),
-        _section("Learning curves", CURVES_TOLD, drawn["curves"]),
-        *([_section("Performance profiles", PROFILES_TOLD, drawn["profiles"])] if several else []),
+        section("Scores", _scores(study)),
+        *([section("Over all tasks", _aggregate(study, drawn["scores"]))] if several else []),
+        section("Learning curves", CURVES_TOLD, drawn["curves"]),
+        *([section("Performance profiles", PROFILES_TOLD, drawn["profiles"])] if several else []),
         *(
-            [_section("Probability of improvement", DUELS_TOLD, drawn["improvement"])]
+            [section("Probability of improvement", DUELS_TOLD, drawn["improvement"])]
             if several
             else []
         ),
-        _section("What was run", _protocol(study)),
-        _section("Every run", _every_run(study, folder)),
-        _section("Settings", SETTINGS_TOLD, _settings(study)),
+        section("What was run", _protocol(study)),
+        section("Every run", _every_run(study, folder)),
+        section("Settings", SETTINGS_TOLD, _settings(study)),
     ]
+    return document(title, parts)
+
+
+def document(title: str, parts: Sequence[str], style: str = STYLE) -> str:
+    """A page of its own from parts in HTML."""
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(title)}</title>"
     )
     body = "\n".join(parts)
     return (
-        f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n'
+        f'<!doctype html>\n<html lang="en"><head>{head}<style>{style}</style></head>\n'
         f"<body>\n{body}\n</body></html>\n"
     )
 
@@ -138,7 +143,7 @@ def _remarks(study: Study) -> str:
     return f'<div class="warn">{told}</div>' if told else ""
 
 
-def _section(title: str, *parts: str) -> str:
+def section(title: str, *parts: str) -> str:
     blocks = "\n".join(part if part.startswith("<") else f"<p>{escape(part)}</p>" for part in parts)
     return f"<section><h2>{escape(title)}</h2>\n{blocks}</section>"
 
@@ -150,7 +155,7 @@ def _runs(study: Study) -> str:
         if study.metric
         else "mean returns of one agent"
     )
-    return f"{_count(len(study.runs), 'run')}{without}. Scores are {score}."
+    return f"{count(len(study.runs), 'run')}{without}. Scores are {score}."
 
 
 def _scores(study: Study) -> str:
@@ -165,7 +170,7 @@ def _scores(study: Study) -> str:
         marks = ["best" if row is best[row.task] and i in (1, 3) else "" for i in range(len(cells))]
         first = row.task != before
         cells[0] = cells[0] if first else ""
-        lines.append(_line(cells, 2, marks, "next" if first and before else ""))
+        lines.append(line(cells, 2, marks, "next" if first and before else ""))
         before = row.task
     told = (
         "Final is the last evaluation, best the highest of all evaluations of a run (which"
@@ -174,7 +179,7 @@ def _scores(study: Study) -> str:
         " alone; runs that shared"
         " the machine took longer than they would alone."
     )
-    return f"{_table(tables.head(study), lines, 2)}<p class=faint>{escape(told)}</p>"
+    return f"{table(tables.head(study), lines, 2)}<p class=faint>{escape(told)}</p>"
 
 
 def _middle(row: tables.Row) -> float:
@@ -192,7 +197,7 @@ def _aggregate(study: Study, picture: str) -> str:
             else "random play and best score seen"
         )
         scales.append(
-            _line([task.label, given, tables.number(low, places), tables.number(high, places)], 2)
+            line([task.label, given, tables.number(low, places), tables.number(high, places)], 2)
         )
     told = (
         "Final scores are put on a scale for each task, on which 0 and 1 are the scores below,"
@@ -200,7 +205,7 @@ def _aggregate(study: Study, picture: str) -> str:
         f" together. Intervals: {LEVEL:.0%}, stratified bootstrap over the seeds of each task,"
         f" {RESAMPLES:,} draws."
     )
-    marks = _table(("task", "0 and 1 are", "0", "1"), scales, 2)
+    marks = table(("task", "0 and 1 are", "0", "1"), scales, 2)
     return f"<p>{escape(told)}</p>{picture}{marks}"
 
 
@@ -225,7 +230,7 @@ def _protocol(study: Study) -> str:
         s = next(run.config["settings"] for run in study.runs if run.env == env)
         how = "greedy" if s["greedy"] else "sampled"
         lines.append(
-            _line(
+            line(
                 [env, how, f"{s['steps']:,}", str(s["evaluations"] + 2), str(s["eval_episodes"])], 2
             )
         )
@@ -233,7 +238,7 @@ def _protocol(study: Study) -> str:
         f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts.items()
     )
     head = ("environment", "actions", "steps", "evaluations", "episodes each")
-    return f"<dl>{told}</dl>{_table(head, lines, 2)}"
+    return f"<dl>{told}</dl>{table(head, lines, 2)}"
 
 
 def _every_run(study: Study, folder: Path) -> str:
@@ -248,9 +253,9 @@ def _every_run(study: Study, folder: Path) -> str:
                 places = tables.digits(study, task)
                 cells += [tables.number(float(score), places) for score in (row[-1], row.max())]
                 cells += [f"{run.steps:,}", f"{run.seconds:,.1f}"]
-            lines.append(_line(cells, 3, raw=True))
+            lines.append(line(cells, 3, raw=True))
     head = ("task", "algorithm", "folder", "seed", "final", "best", "steps", "seconds")
-    return _table(head, lines, 3)
+    return table(head, lines, 3)
 
 
 def _link(run: RunScores, folder: Path) -> str:
@@ -267,14 +272,14 @@ def _settings(study: Study) -> str:
         )
         told = [f"{name} {_words(value)}" for name, value in _unusual(config)]
         lines.append(
-            _line(
+            line(
                 [escape(env), escape(algorithm), escape(", ".join(told)) or tables.NOTHING],
                 3,
                 ["", "", "long"],
                 raw=True,
             )
         )
-    return _table(("environment", "algorithm", "set to"), lines, 3)
+    return table(("environment", "algorithm", "set to"), lines, 3)
 
 
 def _unusual(config: dict[str, Any]) -> Iterable[tuple[str, Any]]:
@@ -297,7 +302,7 @@ def _unusual(config: dict[str, Any]) -> Iterable[tuple[str, Any]]:
         )
 
 
-def _table(head: Sequence[str], lines: list[str], text: int) -> str:
+def table(head: Sequence[str], lines: list[str], text: int) -> str:
     """An HTML table; the first `text` columns hold words, the others numbers."""
     cells = "".join(
         f"<th{_class('n' if i >= text else '')}>{escape(name)}</th>" for i, name in enumerate(head)
@@ -307,7 +312,7 @@ def _table(head: Sequence[str], lines: list[str], text: int) -> str:
     return f'<div class="wide">{table}</div>'
 
 
-def _line(
+def line(
     cells: Sequence[str], text: int, marks: Sequence[str] = (), row: str = "", raw: bool = False
 ) -> str:
     told = []
@@ -329,5 +334,5 @@ def _words(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _count(number: int, what: str) -> str:
+def count(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"

@@ -275,8 +275,8 @@ def _some(cases: list[str]) -> str:
 
 def write(study: Study, folder: Path) -> None:
     """Write the CSV files and the Markdown."""
-    _write_csv(folder / TABLE, _plain(study))
-    _write_csv(folder / EPISODES, _episodes(study, folder))
+    write_csv(folder / TABLE, _plain(study))
+    write_csv(folder / EPISODES, _episodes(study, folder))
     write_text(folder / TEXT, markdown(study))
 
 
@@ -359,6 +359,6 @@ def _place(run: RunScores, folder: Path) -> str:
     return os.path.relpath(run.path, folder)
 
 
-def _write_csv(path: Path, lines: Iterable[list]) -> None:
+def write_csv(path: Path, lines: Iterable[list]) -> None:
     with atomic(path) as temporary, temporary.open("w", newline="") as file:
         csv.writer(file).writerows(lines)

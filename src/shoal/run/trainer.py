@@ -218,11 +218,13 @@ class Trainer:
     def _halted(self) -> bool:
         return bool(self.stop.signal)
 
-    def _evaluator(self, players: dict, greedy: bool) -> Any:
+    def _evaluator(self, players: dict, greedy: bool, episodes: int = 0) -> Any:
+        """The evaluator of `episodes`, or of as many as an evaluation has."""
         c = self.config
         s = self.config.settings
+        episodes = episodes or s.eval_episodes
         return evaluator(
-            c.game, players, s.eval_episodes, greedy, c.workers, s, self.alone, self.console.say
+            c.game, players, episodes, greedy, c.workers, s, self.alone, self.console.say
         )
 
     def _introduce(self, path: Path) -> None:
@@ -352,6 +354,7 @@ class Trainer:
         s = self.config.settings
         run = self.metrics.run
         random = self._final_evaluations(learners)
+        final = self._final_episodes(learners)
         title = f"{self.config.label} on {self.config.env}, seed {s.seed}"
         history = self.metrics.history
         curve.draw(run.path / folder.CURVE, title, history.points, history.training, random)
@@ -368,6 +371,8 @@ class Trainer:
             from_run=s.from_run,
             metrics=history.points[-1].played.means(),
             random_metrics=random.means() if random else {},
+            final=final.score() if final else {},
+            final_metrics=final.means() if final else {},
         )
         result.write()
         self.result = result
@@ -394,6 +399,19 @@ class Trainer:
                 f"evaluations are left out after {GRACE:g} s: scores are those at {last:,} steps"
             )
             return None
+
+    def _final_episodes(self, learners: dict) -> Episodes | None:
+        """Play the `final_episodes`, on the games of `shoal evaluate <run>`; none if stopped."""
+        c = self.config
+        episodes = c.settings.final_episodes
+        if not episodes or self.stop.signal:
+            return None
+        with (
+            self.console.waiting(f"playing {episodes:,} greedy episodes"),
+            contextlib.closing(self._evaluator(c.algorithms, True, episodes)) as evaluate,
+            contextlib.suppress(Halted),
+        ):
+            return evaluate(learners, 0, c.clock(self.steps), self._halted)
 
     def _play_randomly(self, halted: Callable[[], bool]) -> Episodes:
         """Evaluate random play."""

@@ -83,6 +83,8 @@ class Summary(Ending):
     steps_per_second: float
     metrics: NotRequired[dict[str, float]]  # the environment's own, at the end
     random_metrics: NotRequired[dict[str, float]]  # likewise, of random play
+    final: NotRequired[dict[str, float]]  # scores of the `final_episodes`, and the metrics
+    final_metrics: NotRequired[dict[str, float]]
     from_run: NotRequired[str]  # run whose weights it started from
 
 

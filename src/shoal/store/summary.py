@@ -31,11 +31,13 @@ class Result:
     from_run: str = ""  # run whose weights it started from
     metrics: dict[str, float] = field(default_factory=dict)  # the environment's own, at the end
     random_metrics: dict[str, float] = field(default_factory=dict)  # likewise, of random play
+    final: dict[str, float] = field(default_factory=dict)  # scores of the `final_episodes`
+    final_metrics: dict[str, float] = field(default_factory=dict)
 
     def write(self) -> None:
         """Write the summary into the run's folder."""
         facts = vars(self) | {"path": str(self.path), "best": self.best and self.best._asdict()}
-        for name in ("metrics", "random_metrics"):
+        for name in ("metrics", "random_metrics", "final", "final_metrics"):
             if not facts[name]:  # such as those of an environment without metrics
                 del facts[name]
         rate = self.steps / max(self.seconds, 1e-9)
