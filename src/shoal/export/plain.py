@@ -11,6 +11,7 @@ import contextlib
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -283,8 +284,7 @@ def _dynamic_slice(params: dict[str, Any], x: Array, *starts: Any) -> Array:
 
 def _split(params: dict[str, Any], x: Array) -> list[Array]:
     ends = np.cumsum([0, *params["sizes"]]).tolist()
-    pairs = zip(ends, ends[1:], strict=False)
-    return [lax.slice_in_dim(x, start, end, axis=params["axis"]) for start, end in pairs]
+    return [lax.slice_in_dim(x, start, end, axis=params["axis"]) for start, end in pairwise(ends)]
 
 
 def _integer_pow(params: dict[str, Any], x: Array) -> Array:
