@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import ShoalError
 from ..types import Discrete, View
 from .formats import Run
-from .program import NEXT, Program
+from .program import NEXT, Program, own_sizes
 
 TOLERANCE = 1e-5  # of logits, real actions and carries: absolute, and relative to values above 1
 STEPS = 8  # of the random views
@@ -42,12 +42,14 @@ def random_views(program: Program) -> list[View]:
     rng = np.random.default_rng(0)
     spec = program.policy.spec
     games = GAMES
+    within = own_sizes(spec.obs_sizes or (spec.obs,), spec.obs)
+    possible = own_sizes(spec.action_sizes or (spec.action.size,), spec.action.size)
     views: list[View] = []
     for step in range(STEPS):
         shape = (games, spec.n, spec.obs)
-        obs = rng.normal(size=shape).astype(np.float32)
+        obs = rng.normal(size=shape).astype(np.float32) * within
         pixels = rng.integers(0, 256, shape, np.uint8)
-        legal = rng.random((games, spec.n, spec.action.size)) < 0.7
+        legal = rng.random((games, spec.n, spec.action.size)) < 0.7 * possible
         legal[..., 0] = True  # every agent has an action 0
         views.append(
             View(

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Literal
 
 from . import threefry
@@ -129,7 +130,7 @@ def _rewritable(eqn: Any) -> bool:
 
 def _has_keys(eqn: Any) -> bool:
     return any(
-        jax.dtypes.issubdtype(getattr(var.aval, "dtype", float), jax.dtypes.prng_key)
+        jnp.issubdtype(getattr(var.aval, "dtype", float), jax.dtypes.prng_key)
         for var in (*eqn.invars, *eqn.outvars)
     )
 
@@ -147,7 +148,7 @@ def _run(traced: ClosedJaxpr, *args: Any) -> list[Any]:
 
     for eqn in traced.jaxpr.eqns:
         ins = [read(var) for var in eqn.invars]
-        constant = not any(isinstance(one, jax.core.Tracer) for one in ins) and all(
+        constant = not any(isinstance(one, Tracer) for one in ins) and all(
             isinstance(length, int) for var in eqn.outvars for length in var.aval.shape
         )
         # what depends on weights alone is computed now
@@ -253,7 +254,7 @@ def _gather(params: dict[str, Any], x: Array, index: Any) -> Array:
     """Rows at constant places, of one axis."""
     numbers = params["dimension_numbers"]
     sizes = params["slice_sizes"]
-    if isinstance(index, jax.core.Tracer) or len(numbers.start_index_map) != 1:
+    if isinstance(index, Tracer) or len(numbers.start_index_map) != 1:
         raise NotImplementedError("picking elements by a computed number")
     (axis,) = numbers.start_index_map
     index = np.asarray(index)
@@ -272,7 +273,7 @@ def _gather(params: dict[str, Any], x: Array, index: Any) -> Array:
 
 
 def _dynamic_slice(params: dict[str, Any], x: Array, *starts: Any) -> Array:
-    if any(isinstance(start, jax.core.Tracer) for start in starts):
+    if any(isinstance(start, Tracer) for start in starts):
         raise NotImplementedError("picking elements by a computed number")
     sizes = params["slice_sizes"]
     places = [
@@ -395,7 +396,7 @@ class _Steps:
 
 
 # operations that do nothing if they keep shape and type
-IDLE = {"reshape", "convert_element_type", "broadcast_in_dim", "slice"}
+IDLE = {"reshape", "convert_element_type", "broadcast_in_dim", "slice", "pad"}
 
 
 def _steps(traced: ClosedJaxpr, inputs: Sequence[str], outputs: Sequence[str]) -> Plain:

@@ -143,9 +143,9 @@ class Program:
         legal = self._everyone(inputs["legal"])
         alive = self._everyone(inputs["alive"])
         if min(spec.obs_sizes, default=spec.obs) < spec.obs:
-            obs = jnp.where(_within(spec.obs_sizes, spec.obs), obs, jnp.zeros_like(obs))
+            obs = jnp.where(own_sizes(spec.obs_sizes, spec.obs), obs, jnp.zeros_like(obs))
         if min(spec.action_sizes, default=spec.action.size) < spec.action.size:
-            legal = legal & _within(spec.action_sizes, spec.action.size)
+            legal = legal & own_sizes(spec.action_sizes, spec.action.size)
         reward = jnp.zeros(alive.shape, jnp.float32)
         state = jnp.zeros((alive.shape[0], spec.state), jnp.float32)  # actors never read it
         return View(obs, state, legal, alive, inputs["first"], reward, alive.astype(jnp.float32))
@@ -239,6 +239,6 @@ def _read(program: Plain) -> tuple[set[str], set[str]]:
         wanted = more
 
 
-def _within(sizes: tuple[int, ...], widest: int) -> np.ndarray:
+def own_sizes(sizes: tuple[int, ...], widest: int) -> np.ndarray:
     """`[N,widest]` bool: what of a row is the agent's own."""
     return np.arange(widest) < np.array(sizes)[:, None]

@@ -22,6 +22,7 @@ class Words(NamedTuple):
     module: str
     template: str  # of the whole file
     array: str  # the input {0} in the type {1}
+    truth: str  # the type of truths
     constant: str  # of a constant's name
     cast: str  # {0} to the type {1}
     transpose: str  # {0} by the axes {1}
@@ -107,7 +108,7 @@ def type_name(dtype: np.dtype) -> str:
 
 
 def _type(dtype: np.dtype, words: Words) -> str:
-    return f"{words.module}.{type_name(dtype)}"
+    return words.truth if dtype.kind == "b" else f"{words.module}.{type_name(dtype)}"
 
 
 def _axes(step: Step) -> dict[str, Any]:
@@ -148,10 +149,14 @@ def _slice(step: Step, names: list[str], program: Plain, words: Words) -> str:
     strides = step.params["strides"] or [1] * len(step.out.shape)
     parts = zip(step.params["start_indices"], step.params["limit_indices"], strides, strict=True)
     cuts = [
-        ":" if (start, end, stride) == (0, length, 1) else f"{start}:{_length(end)}:{stride}"
+        ":" if (start, end, stride) == (0, length, 1) else _cut(start, end, stride)
         for (start, end, stride), length in zip(parts, step.ins[0].shape, strict=True)
     ]
     return f"{names[0]}[{', '.join(cuts)}]"
+
+
+def _cut(start: Any, end: Any, stride: int) -> str:
+    return f"{start}:{_length(end)}" + (f":{stride}" if stride > 1 else "")
 
 
 def _iota(step: Step, names: list[str], program: Plain, words: Words) -> str:
@@ -201,7 +206,7 @@ def _pad(step: Step, names: list[str], program: Plain, words: Words) -> str:
     ):
         raise NotImplementedError("padding between elements")
     number = program.constants[value].item()
-    return words.pad(names[0], [(low, high) for low, high, _ in config], number)
+    return words.pad(names[0], [(int(low), int(high)) for low, high, _ in config], number)
 
 
 OPERATIONS: dict[str, Callable[[Step, list[str], Plain, Words], str]] = {

@@ -32,6 +32,7 @@ NUMPY = Words(
     module="np",
     template=MODULE,
     array="np.asarray({0}, {1})",
+    truth="bool",
     constant='w["{}"]',
     cast="{0}.astype({1})",
     transpose="{0}.transpose({1})",

@@ -39,6 +39,7 @@ TORCH = Words(
     module="torch",
     template=MODULE,
     array="{0}.to({1})",
+    truth="torch.bool",
     constant="self.{}",
     cast="{0}.to({1})",
     transpose="{0}.permute({1})",

@@ -186,9 +186,7 @@ def _readme(made: Format, program: Program, about: dict[str, Any]) -> str:
     discrete = f"numbers below {space.get('n')}"
     real = f"vectors between {space.get('low')} and {space.get('high')}"
     carried = [f"`{name}`" for name in program.inputs if NEXT + name in program.outputs]
-    begun = (
-        f"{' and '.join(carried)}: zeros at the first step, then the output `{NEXT}…` before.\n\n"
-    )
+    begun = f"{' and '.join(carried)}: zeros at the first step, then the last `{NEXT}…`.\n\n"
     games = "observations of its game and random ones"
     return README.format(
         title=program.title,
@@ -209,7 +207,7 @@ def _readme(made: Format, program: Program, about: dict[str, Any]) -> str:
 
 def _table(values: dict[str, Any]) -> str:
     return "\n".join(
-        f"| `{name}` | {one['shape']} | {one['dtype']} | {_meaning(name)} |"
+        f"| `{name}` | [{', '.join(map(str, one['shape']))}] | {one['dtype']} | {_meaning(name)} |"
         for name, one in values.items()
     )
 
