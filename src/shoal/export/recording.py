@@ -50,10 +50,11 @@ def _hosted(
 class _Recorder(HostEvaluator):
     """Keeps what the teams of a game on the host see."""
 
-    stream: Stream
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self.stream: Stream = []
 
     def _look(
         self, arena: Arena, row: np.ndarray, going: np.ndarray, rows: dict[str, np.ndarray]
     ) -> None:
-        views: dict[str, View] = jax.tree.map(np.array, arena.views())
-        self.stream = [*getattr(self, "stream", []), views]
+        self.stream.append(jax.tree.map(np.array, arena.views()))
