@@ -11,19 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array
 
 from shoal import algorithms, envs
+from shoal.algorithms.ppo import PPO
 from shoal.cli.main import main
 from shoal.config.config import Config
 from shoal.errors import ShoalError
 from shoal.export import formats, threefry
 from shoal.export.check import check
 from shoal.export.program import NEXT, Policy, Program
-from shoal.export.write import ABOUT
+from shoal.export.write import ABOUT, export
+from shoal.nets.inputs import Context
 from shoal.store.player import Player
-from shoal.types import Box, Discrete, Spec
+from shoal.types import Box, Clock, Discrete, Spec, View
 
 SMALL = {"hidden": 4, "layers": 2}
 SPREAD = "mpe/simple_spread"
@@ -148,6 +152,54 @@ def test_owners_sizes_last_actions_and_images(to: str, tmp_path: Path):
         assert written(seer, "t", to, tmp_path).inputs["obs"].dtype == np.uint8
 
 
+class InTurn(PPO):
+    """Its second agent's choice depends on the first one's."""
+
+    name = "in-turn"
+
+    def decide(
+        self, actor: Any, context: Context, carry: Any, clock: Clock, key: Array, greedy: bool
+    ) -> tuple[Any, Array, Any]:
+        dist, raw, hidden = super().decide(actor, context, carry, clock, key, greedy)
+        chosen = dist.log_probs[..., 1, :] + jax.nn.one_hot(raw[..., 0], self.spec.action.size)
+        return dist, raw.at[..., 1].set(jnp.argmax(chosen, -1)), hidden
+
+
+class Sorting(PPO):
+    """It sorts its observations, for which only StableHLO has words."""
+
+    name = "sorting"
+
+    def context(self, view: View, carry: Any) -> Context:
+        return super().context(view._replace(obs=jnp.sort(view.obs, axis=-1)), carry)
+
+
+def of_a_kind(kind: type[PPO]) -> Program:
+    spec = Spec(("a", "b", "c"), 3, 4, Discrete(3))
+    algorithm = kind(kind.Config(hidden=4), spec)
+    learner = algorithm.init(np.random.default_rng(0))
+    clock = Clock(jnp.float32(0), jnp.float32(0))
+    return Program(Policy("t", algorithm, learner, clock, spec.agents, True))
+
+
+def test_an_algorithm_of_ones_own(tmp_path: Path):
+    made = of_a_kind(InTurn)
+    for to in ("numpy", "onnx"):
+        one = formats.find(to)
+        one.write(made, tmp_path)
+        check(made, one.load(tmp_path), ())
+
+
+def test_an_operation_without_words_is_named(tmp_path: Path):
+    made = of_a_kind(Sorting)
+    with pytest.raises(ShoalError, match=r"'t' .sorting. .* the operation 'sort'.*stablehlo"):
+        export([made.policy], {}, tmp_path / "made", "numpy", {"env": "x", "steps": 0})
+    assert not (tmp_path / "made").exists()
+    one = formats.find("stablehlo")
+    one.write(made, tmp_path)
+    assert check(made, one.load(tmp_path), ()).decisions
+
+
 def test_it_acts_as_player_act_does(tmp_path: Path):
     """By agent name, over an episode that opens anew in one game."""
     player = untrained("mappo", SPREAD, torso="gru", last_action=True)
@@ -212,9 +264,9 @@ def test_a_policy_that_differs_is_refused():
         return run(inputs) | {"logits": run(inputs)["logits"] + 1e-3}
 
     assert check(made, run, ()).difference < 1e-6
-    with pytest.raises(ShoalError, match="'action' .* actions are others; choose another format"):
+    with pytest.raises(ShoalError, match=r"'action' .* actions are others; choose another format"):
         check(made, other_action, ())
-    with pytest.raises(ShoalError, match="'logits' it is .* away"):
+    with pytest.raises(ShoalError, match=r"'logits' it is .* away"):
         check(made, other_logits, ())
 
 

@@ -272,6 +272,21 @@ def _gather(params: dict[str, Any], x: Array, index: Any) -> Array:
     return jnp.stack([row.squeeze(axis) for row in taken], batch)
 
 
+def _scatter(params: dict[str, Any], x: Array, index: Any, row: Array) -> Array:
+    """Replace the row at a constant place of one axis."""
+    numbers = params["dimension_numbers"]
+    axes = numbers.scatter_dims_to_operand_dims
+    one = len(axes) == 1 and numbers.inserted_window_dims == axes
+    if isinstance(index, Tracer) or not one or np.ndim(index) != 1:
+        raise NotImplementedError("replacing elements at computed places")
+    (axis,) = axes
+    at = int(np.asarray(index)[0])
+    before = lax.slice_in_dim(x, 0, at, axis=axis)
+    after = lax.slice_in_dim(x, at + 1, None, axis=axis)
+    parts = [before, lax.expand_dims(row, axes), after]
+    return lax.concatenate([part for part in parts if part.shape[axis]], axis)
+
+
 def _dynamic_slice(params: dict[str, Any], x: Array, *starts: Any) -> Array:
     if any(isinstance(start, Tracer) for start in starts):
         raise NotImplementedError("picking elements by a computed number")
@@ -325,6 +340,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "integer_pow": _integer_pow,
     "clamp": _clamp,
     "gather": _gather,
+    "scatter": _scatter,
     "dynamic_slice": _dynamic_slice,
     "split": _split,
     "stack": lambda params, *ins: lax.concatenate(
