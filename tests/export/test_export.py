@@ -129,7 +129,7 @@ def test_every_policy_is_equal_in_torch(
 @pytest.mark.parametrize(
     ("name", "torso"), [("mappo", "gru"), pytest.param("masac", "mlp", marks=pytest.mark.slow)]
 )
-def test_stablehlo_is_equal_to_the_bit(name: str, torso: str, tmp_path: Path):
+def test_stablehlo_is_equal(name: str, torso: str, tmp_path: Path):
     player = untrained(name, SPREAD, torso=torso)
     made = program(player, "agent", greedy=False)
     one = formats.find("stablehlo")
@@ -174,6 +174,19 @@ class Sorting(PPO):
         return super().context(view._replace(obs=jnp.sort(view.obs, axis=-1)), carry)
 
 
+class Looping(PPO):
+    """It has a loop of unknown length."""
+
+    name = "looping"
+
+    def context(self, view: View, carry: Any) -> Context:
+        def halved(now: tuple[Array, Array]) -> tuple[Array, Array]:
+            return now[0] / 2, now[1] + 1
+
+        obs, _ = jax.lax.while_loop(lambda now: now[1] < 3, halved, (view.obs, 0))
+        return super().context(view._replace(obs=obs), carry)
+
+
 def of_a_kind(kind: type[PPO]) -> Program:
     spec = Spec(("a", "b", "c"), 3, 4, Discrete(3))
     algorithm = kind(kind.Config(hidden=4), spec)
@@ -190,9 +203,10 @@ def test_an_algorithm_of_ones_own(tmp_path: Path):
         check(made, one.load(tmp_path), ())
 
 
-def test_an_operation_without_words_is_named(tmp_path: Path):
-    made = of_a_kind(Sorting)
-    with pytest.raises(ShoalError, match=r"'t' .sorting. .* the operation 'sort'.*stablehlo"):
+@pytest.mark.parametrize(("kind", "word"), [(Sorting, "sort"), (Looping, "while")])
+def test_an_operation_without_words_is_named(kind: type[PPO], word: str, tmp_path: Path):
+    made = of_a_kind(kind)
+    with pytest.raises(ShoalError, match=f"'t' .{kind.name}. .*the operation '{word}'.*stablehlo"):
         export([made.policy], {}, tmp_path / "made", "numpy", {"env": "x", "steps": 0})
     assert not (tmp_path / "made").exists()
     one = formats.find("stablehlo")
