@@ -14,7 +14,7 @@ from ..types import Discrete, View
 from .formats import Run
 from .program import NEXT, Program, own_sizes
 
-TOLERANCE = 1e-5  # of logits, real actions and carries: absolute, and relative to values above 1
+TOLERANCE = 1e-5  # of logits and real actions: absolute, and relative to values above 1
 STEPS = 8  # of the random views
 GAMES = 5  # played side by side
 
@@ -24,7 +24,7 @@ class Checked(NamedTuple):
 
     decisions: int  # actions compared
     played: bool  # whether some of the observations were of the game itself
-    difference: float  # largest of any logit, real action or carry
+    difference: float  # largest of any logit or real action
 
 
 def check(program: Program, run: Run, recorded: Sequence[View]) -> Checked:
@@ -74,7 +74,7 @@ def _compare(program: Program, run: Run, views: Sequence[View]) -> tuple[int, fl
     compared = 0
     largest = 0.0
     for step, view in enumerate(views):
-        view = _of_agents(program, view)
+        view = _as_played(program, view)
         decision, logits = program.decide(view, carry, jax.random.key(step))
         carry = decision.carry
         wanted = {"action": decision.action} | ({} if logits is None else {"logits": logits})
@@ -116,17 +116,17 @@ class _Written:
         return outputs
 
 
-def _of_agents(program: Program, view: View) -> View:
-    """The view in which all other agents of the team are absent, as a player of some of them sees
-    it."""
+def _as_played(program: Program, view: View) -> View:
+    """A view as a `Player` has it: without rewards, and with other agents of the team absent."""
     policy = program.policy
-    if len(policy.rows) == policy.spec.n:
-        return view
     here = np.isin(np.arange(policy.spec.n), policy.rows)
+    alive = view.alive & here
     return view._replace(
-        obs=view.obs * jnp.asarray(here[:, None], view.obs.dtype),
+        obs=jnp.where(here[:, None], view.obs, 0).astype(program.inputs["obs"].dtype),
         legal=view.legal & here[:, None],
-        alive=view.alive & here,
+        alive=alive,
+        reward=jnp.zeros(alive.shape),
+        discount=alive.astype(jnp.float32),
     )
 
 
