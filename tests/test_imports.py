@@ -24,6 +24,7 @@ ROOMS = (  # in order
     ("config",),
     ("engine",),
     ("testing",),
+    ("export",),
     ("store",),
     ("monitor",),
     ("run",),

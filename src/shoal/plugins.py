@@ -26,6 +26,7 @@ GROUPS = {  # kind -> group of entry points
     "game": "shoal.games",
     "torso": "shoal.torsos",
     "callback": "shoal.callbacks",
+    "export": "shoal.exports",
 }
 PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 EXTRAS = {  # package -> our extra that installs it
@@ -43,6 +44,10 @@ EXTRAS = {  # package -> our extra that installs it
     "gymnasium_robotics": "mujoco",
     "lbforaging": "lbforaging",
     "rware": "rware",
+    "onnx": "export",
+    "onnxruntime": "export",
+    "flatbuffers": "export",
+    "torch": "torch",
 }
 PACKAGES = {  # prefix of environment ids -> packages that Shoal has adapters for
     "pz": ("pettingzoo", "mpe2", "magent2", "gymnasium_robotics"),

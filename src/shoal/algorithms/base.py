@@ -97,6 +97,11 @@ class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
         """Decide for every agent of every game."""
         raise NotImplementedError
 
+    def logits(self, learner: LearnerT, view: View, carry: CarryT, clock: Clock) -> Array | None:
+        """`[B,N,A]` what a greedy agent maximises over its legal actions, such as log-probabilities
+        or utilities; None where there is no such thing."""
+        return None
+
     def acting(self, learner: LearnerT) -> LearnerT:
         """The learner reduced to what acting needs, for copies of it."""
         return learner

@@ -26,6 +26,7 @@ from ..learning.returns import advantages, learning_weight, left, pool, settle
 from ..learning.trees import at
 from ..nets import torsos
 from ..nets.actor_critic import Actor, Critic, IdentityTorso
+from ..nets.distributions import Categorical
 from ..nets.heads import policy_head
 from ..nets.inputs import ID, OBS, STATE, Context, InputPart, as_input, gather
 from ..nets.layers import Dense, Rng
@@ -178,6 +179,13 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         log_prob = dist.log_prob(raw)[0]
         action = dist.action(raw)[0]
         return Decision(action, self.next_carry(hidden, action, carry), Record(raw[0], log_prob))
+
+    def logits(self, learner: Learner, view: View, carry: Carry, clock: Clock) -> Array | None:
+        actor = learner.params["actor"]
+        context = self.context(view, carry)
+        unused = jax.random.key(0)
+        dist, _, _ = self.decide(actor, context, carry.hidden, clock, unused, greedy=True)
+        return dist.log_probs[0] if isinstance(dist, Categorical) else None
 
     def decide(
         self, actor: Actor, context: Context, carry: Hidden, clock: Clock, key: Array, greedy: bool

@@ -34,7 +34,7 @@ from ..nets.inputs import (
 )
 from ..nets.layers import Dense, Rng, owners
 from ..nets.mlp import Mlp, Parts, Style
-from ..types import Clock, Decision, Spec, View
+from ..types import Clock, Decision, Discrete, Spec, View
 from .base import Metrics, not_negative
 from .networked import Carry, Hidden
 from .off_policy import Batch, Learner, OffPolicy, OffPolicyConfig, gradients, surprise
@@ -177,6 +177,11 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         unit = (self.greedy(policy) if greedy else self.explore(policy, key, view.legal, clock))[0]
         action = as_action(unit, self.spec)
         return Decision(action, self.next_carry(hidden, action, carry), ())
+
+    def logits(self, learner: Learner, view: View, carry: Carry, clock: Clock) -> Array | None:
+        context = self.context(view, carry)
+        policy, _ = self.policy(learner.params["actor"], context, carry.hidden)
+        return policy.log_probs[0] if isinstance(self.spec.action, Discrete) else None
 
     def policy(self, actor: Actor, context: Context, carry: Hidden) -> tuple[Any, Hidden]:
         """The policy at every instant of a context, and the carry after the last."""

@@ -125,6 +125,10 @@ class Value(OffPolicy[ValueConfigT]):
         )
         return Decision(action, self.next_carry(hidden, action, carry), ())
 
+    def logits(self, learner: Learner, view: View, carry: Carry, clock: Clock) -> Array:
+        context = self.context(view, carry)
+        return self.utilities(learner.params["agents"], context, carry.hidden)[0][0]
+
     def explore(self, key: Array, q: Array, legal: Array, clock: Clock) -> Array:
         """Actions to take in training."""
         return epsilon_greedy(key, best_action(q, legal), legal, self.epsilon(clock))

@@ -21,6 +21,10 @@ from ..engine.episodes import Episodes
 from ..engine.evaluate import evaluator
 from ..envs.host.arena import Alone
 from ..errors import ShoalError, did_you_mean
+from ..export import write
+from ..export.program import Policy
+from ..export.recording import recorded
+from ..export.write import Exported
 from ..options import fill
 from ..types import View
 from . import policy_store
@@ -218,6 +222,24 @@ class Player:
         agents = () if list(self.agents) == everyone else self.agents
         policy_store.save(path, self.config, self._playing(), self.steps, agents=agents)
         return path
+
+    def export(self, path: str | Path, to: str = "onnx", greedy: bool = True) -> Exported:
+        """Write the policy for use without Shoal, after comparing it with this one: a folder, with
+        a folder for each team where several play; replaces an export at `path`."""
+        try:
+            self.complete()
+            seen = recorded(self.config, self.algorithms, self.learners, self.clock)
+            unplayed = ""
+        except ShoalError as error:  # the environment may be somewhere else
+            seen = {}
+            unplayed = str(error)
+        policies = [
+            Policy(team, self.algorithms[team], learner, self.clock, self.agents, greedy)
+            for team, learner in self._playing().items()
+        ]
+        about = {"env": self.config.env, "steps": self.steps}
+        done = write.export(policies, seen, Path(path), to, about)
+        return done._replace(unplayed=unplayed)
 
     def complete(self) -> None:
         """Refuse to play whole games if an agent is missing."""

@@ -95,6 +95,9 @@ class Frozen(Fixed[FrozenConfig, Any, Any]):
         decision = self.player.act(learner, key, view, carry, self.clock, self.config.greedy)
         return decision._replace(record=())
 
+    def logits(self, learner: Any, view: View, carry: Any, clock: Clock) -> Array | None:
+        return self.player.logits(learner, view, carry, self.clock)
+
     def acting(self, learner: Any) -> Any:
         return self.player.acting(learner)
 

@@ -1,0 +1,431 @@
+"""A JAX program rewritten into a few plain operations, which each format then writes in its words.
+
+Calls and loops of known length are unrolled, what depends on weights alone is computed, random
+numbers and rarer functions become arithmetic. What is left is named in `source.py` and
+`to_onnx.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.core import Tracer
+from jax.extend.core import ClosedJaxpr, Literal
+
+from . import threefry
+
+DEEPEST = 20  # rewrites of rewrites
+LONGEST = 64  # iterations of a loop that is unrolled
+Shape = tuple[Any, ...]  # numbers, or a multiple of the symbol B
+
+
+class Value(NamedTuple):
+    """An input or a result of a step."""
+
+    name: str
+    shape: Shape
+    dtype: np.dtype
+
+
+class Step(NamedTuple):
+    """One operation: a primitive of JAX with its parameters."""
+
+    op: str
+    ins: tuple[Value, ...]
+    out: Value
+    params: dict[str, Any]
+
+
+class Output(NamedTuple):
+    """A result under the name that users know it by."""
+
+    name: str
+    value: Value
+
+
+class Plain(NamedTuple):
+    """Steps in their order, and the constants that they read."""
+
+    inputs: tuple[Value, ...]
+    constants: dict[str, np.ndarray]
+    steps: tuple[Step, ...]
+    outputs: tuple[Output, ...]
+
+    @property
+    def read(self) -> set[str]:
+        """Names of the inputs that something depends on."""
+        used = {value.name for step in self.steps for value in step.ins}
+        used |= {output.value.name for output in self.outputs}
+        return used & {value.name for value in self.inputs}
+
+    def only(self, outputs: Sequence[str], inputs: Sequence[str]) -> Plain:
+        """What some outputs need, of the inputs that are named or needed."""
+        wanted = tuple(output for output in self.outputs if output.name in outputs)
+        used = {output.value.name for output in wanted}
+        kept: list[Step] = []
+        for step in reversed(self.steps):
+            if step.out.name in used:
+                kept.append(step)
+                used |= {value.name for value in step.ins}
+        given = tuple(value for value in self.inputs if value.name in used or value.name in inputs)
+        constants = {name: array for name, array in self.constants.items() if name in used}
+        return Plain(given, constants, tuple(reversed(kept)), wanted)
+
+
+class Product(NamedTuple):
+    """A product of matrices: both operands transposed, then multiplied."""
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+
+def product(step: Step) -> Product:
+    """How to compute a `dot_general` of at most one free and one summed axis of each operand."""
+    (summed, batch) = step.params["dimension_numbers"]
+    free = [
+        [i for i in range(len(value.shape)) if i not in (*pair[0], *pair[1])]
+        for value, *pair in zip(step.ins, summed, batch, strict=True)
+    ]
+    if any(len(axes) != 1 for axes in (*summed, *free)):
+        raise NotImplementedError("a product over several axes")
+    left = (*batch[0], *free[0], *summed[0])
+    right = (*batch[1], *summed[1], *free[1])
+    return Product(left, right)
+
+
+def times(length: Any) -> int | None:
+    """How many times the number of games a length is; None for one that does not depend on it."""
+    if isinstance(length, int):
+        return None
+    factor, _, symbol = f"1*{length}".rpartition("*")
+    numbers = factor.split("*")
+    if symbol != "B" or not all(number.isdecimal() for number in numbers):
+        raise NotImplementedError(f"an axis of length {length}")
+    return math.prod(map(int, numbers))
+
+
+def plain(
+    traced: ClosedJaxpr, shapes: Sequence[Any], inputs: Sequence[str], outputs: Sequence[str]
+) -> Plain:
+    """Rewrite a traced function of arguments of these shapes; inputs and outputs get names."""
+    for _ in range(DEEPEST):
+        traced = jax.make_jaxpr(partial(_run, traced))(*shapes)
+        if not any(_rewritable(eqn) for eqn in traced.jaxpr.eqns):
+            break
+    return _steps(traced, inputs, outputs)
+
+
+def _rewritable(eqn: Any) -> bool:
+    return eqn.primitive.name in RULES or _has_keys(eqn)
+
+
+def _has_keys(eqn: Any) -> bool:
+    return any(
+        jnp.issubdtype(getattr(var.aval, "dtype", float), jax.dtypes.prng_key)
+        for var in (*eqn.invars, *eqn.outvars)
+    )
+
+
+# -- rewriting -------------------------------------------------------------------------------------
+
+
+def _run(traced: ClosedJaxpr, *args: Any) -> list[Any]:
+    """Run a program with every equation rewritten once; keys are their raw data."""
+    known: dict[Any, Any] = dict(zip(traced.jaxpr.constvars, traced.consts, strict=True))
+    known |= zip(traced.jaxpr.invars, args, strict=True)
+
+    def read(var: Any) -> Any:
+        return var.val if isinstance(var, Literal) else known[var]
+
+    for eqn in traced.jaxpr.eqns:
+        ins = [read(var) for var in eqn.invars]
+        constant = not any(isinstance(one, Tracer) for one in ins) and all(
+            isinstance(length, int) for var in eqn.outvars for length in var.aval.shape
+        )
+        # what depends on weights alone is computed now
+        with jax.ensure_compile_time_eval() if constant else contextlib.nullcontext():
+            known |= zip(eqn.outvars, _rewritten(eqn, ins), strict=True)
+    return [read(var) for var in traced.jaxpr.outvars]
+
+
+def _rewritten(eqn: Any, ins: list[Any]) -> Sequence[Any]:
+    name = eqn.primitive.name
+    if name in RULES:
+        outs = RULES[name](eqn.params, *ins)
+        return outs if isinstance(outs, list | tuple) else [outs]
+    if _has_keys(eqn):  # one that moves keys around: it moves their data likewise
+        bind = partial(eqn.primitive.bind, **eqn.params)
+        return [jax.vmap(bind, in_axes=-1, out_axes=-1)(*ins)]
+    outs = eqn.primitive.bind(*ins, **eqn.params)
+    return outs if eqn.primitive.multiple_results else [outs]
+
+
+def _called(name: str) -> Callable[..., list[Any]]:
+    """The rule that replaces a call by what it calls."""
+
+    def rule(params: dict[str, Any], *ins: Any) -> list[Any]:
+        inner = params[name]
+        return _run(inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ()), *ins)
+
+    return rule
+
+
+def _scan(params: dict[str, Any], *ins: Any) -> list[Any]:
+    """Unroll a loop."""
+    consts = params["num_consts"]
+    carries = params["num_carry"]
+    length = params["length"]
+    if not isinstance(length, int) or length > LONGEST:
+        raise NotImplementedError(f"a loop of {length} iterations")
+    fixed = ins[:consts]
+    carry = list(ins[consts : consts + carries])
+    rows: list[list[Any]] = []
+    order = range(length)
+    for i in reversed(order) if params["reverse"] else order:
+        now = [lax.index_in_dim(x, i, keepdims=False) for x in ins[consts + carries :]]
+        outs = _run(params["jaxpr"], *fixed, *carry, *now)
+        carry = outs[:carries]
+        rows.append(outs[carries:])
+    rows = rows[::-1] if params["reverse"] else rows
+    return [*carry, *(jnp.stack(row) for row in zip(*rows, strict=True))]
+
+
+def _by_key(draw: Callable[[Array, Shape], Array], data: Array, shape: Shape) -> Array:
+    """Draw with one key, or with each of several."""
+    for _ in range(data.ndim - 1):
+        draw = jax.vmap(draw, in_axes=(0, None))
+    return draw(data, shape)
+
+
+def _random_bits(params: dict[str, Any], data: Array) -> Array:
+    if params["bit_width"] != 32:
+        raise NotImplementedError(f"random numbers of {params['bit_width']} bits")
+    return _by_key(threefry.bits, data, params["shape"])
+
+
+def _from_bits(params: dict[str, Any], x: Array) -> Array:
+    """Numbers whose bits are given, if they are neither 0, subnormal nor infinite."""
+    if (x.dtype, params["new_dtype"]) != (jnp.uint32, jnp.float32):
+        raise NotImplementedError(f"bits of {x.dtype} as {params['new_dtype']}")
+    part = (x & jnp.uint32(0x7FFFFF)).astype(jnp.float32) * 2.0**-23
+    power = ((x >> jnp.uint32(23)) & jnp.uint32(0xFF)).astype(jnp.float32) - 127.0
+    sign = 1.0 - 2.0 * (x >> jnp.uint32(31)).astype(jnp.float32)
+    return sign * (1.0 + part) * lax.pow(jnp.full_like(power, 2.0), power)
+
+
+def _log1p(params: dict[str, Any], x: Array) -> Array:
+    """`log(1 + x)` without loss near 0."""
+    one = 1.0 + x
+    near = one == 1.0
+    return jnp.where(near, x, jnp.log(one) * (x / jnp.where(near, 1.0, one - 1.0)))
+
+
+# M. Giles, "Approximating the erfinv function" (2010), in single precision
+CENTRAL = (
+    *(2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087),
+    *(-0.00125372503, -0.00417768164, 0.246640727, 1.50140941),
+)
+TAILS = (
+    *(-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773),
+    *(-0.0076224613, 0.00943887047, 1.00167406, 2.83297682),
+)
+
+
+def _erf_inv(params: dict[str, Any], x: Array) -> Array:
+    w = -jnp.log1p(-x * x)
+    central = w < 5.0
+    shifted = jnp.where(central, w - 2.5, jnp.sqrt(jnp.maximum(w, 5.0)) - 3.0)
+    total: Any = 0.0
+    for near, far in zip(CENTRAL, TAILS, strict=True):
+        total = total * shifted + jnp.where(central, near, far)
+    return total * x
+
+
+def _gather(params: dict[str, Any], x: Array, index: Any) -> Array:
+    """Rows at constant places, of one axis."""
+    numbers = params["dimension_numbers"]
+    sizes = params["slice_sizes"]
+    if isinstance(index, Tracer) or len(numbers.start_index_map) != 1:
+        raise NotImplementedError("picking elements by a computed number")
+    (axis,) = numbers.start_index_map
+    index = np.asarray(index)
+    whole = all(sizes[i] == x.shape[i] for i in range(x.ndim) if i != axis)
+    if not whole or index.ndim > 2 or numbers.operand_batching_dims:
+        raise NotImplementedError("picking elements in several axes")
+    last = x.shape[axis] - sizes[axis]
+    starts = np.clip(index[..., 0].reshape(-1), 0, last)
+    taken = [lax.slice_in_dim(x, int(at), int(at) + sizes[axis], axis=axis) for at in starts]
+    if index.ndim == 1:
+        return taken[0].squeeze(axis) if axis in numbers.collapsed_slice_dims else taken[0]
+    (batch,) = {*range(x.ndim)} - {*numbers.offset_dims} if taken else (axis,)
+    if axis not in numbers.collapsed_slice_dims:
+        raise NotImplementedError("picking several blocks")
+    return jnp.stack([row.squeeze(axis) for row in taken], batch)
+
+
+def _scatter(params: dict[str, Any], x: Array, index: Any, row: Array) -> Array:
+    """Replace the row at a constant place of one axis."""
+    numbers = params["dimension_numbers"]
+    axes = numbers.scatter_dims_to_operand_dims
+    one = len(axes) == 1 and numbers.inserted_window_dims == axes
+    if isinstance(index, Tracer) or not one or np.ndim(index) != 1:
+        raise NotImplementedError("replacing elements at computed places")
+    (axis,) = axes
+    at = int(np.asarray(index)[0])
+    before = lax.slice_in_dim(x, 0, at, axis=axis)
+    after = lax.slice_in_dim(x, at + 1, None, axis=axis)
+    parts = [before, lax.expand_dims(row, axes), after]
+    return lax.concatenate([part for part in parts if part.shape[axis]], axis)
+
+
+def _dynamic_slice(params: dict[str, Any], x: Array, *starts: Any) -> Array:
+    if any(isinstance(start, Tracer) for start in starts):
+        raise NotImplementedError("picking elements by a computed number")
+    sizes = params["slice_sizes"]
+    places = [
+        0 if size == length else int(np.clip(start, 0, length - size))
+        for start, size, length in zip(starts, sizes, x.shape, strict=True)
+    ]
+    return lax.slice(x, places, [at + size for at, size in zip(places, sizes, strict=True)])
+
+
+def _split(params: dict[str, Any], x: Array) -> list[Array]:
+    ends = np.cumsum([0, *params["sizes"]]).tolist()
+    return [lax.slice_in_dim(x, start, end, axis=params["axis"]) for start, end in pairwise(ends)]
+
+
+def _integer_pow(params: dict[str, Any], x: Array) -> Array:
+    whole = math.prod([x] * abs(params["y"]), start=jnp.ones_like(x))
+    return whole if params["y"] >= 0 else 1.0 / whole
+
+
+def _clamp(params: dict[str, Any], low: Array, x: Array, high: Array) -> Array:
+    return jnp.minimum(jnp.maximum(x, low), high)
+
+
+def _same(params: dict[str, Any], *ins: Any) -> Any:
+    return list(ins)
+
+
+RULES: dict[str, Callable[..., Any]] = {
+    "jit": _called("jaxpr"),
+    "pjit": _called("jaxpr"),
+    "closed_call": _called("call_jaxpr"),
+    "core_call": _called("call_jaxpr"),
+    "checkpoint": _called("jaxpr"),
+    "custom_jvp_call": _called("call_jaxpr"),
+    "custom_vjp_call": _called("call_jaxpr"),
+    "scan": _scan,
+    "random_seed": lambda params, seed: threefry.key_of(seed),
+    "random_wrap": _same,
+    "random_unwrap": _same,
+    "random_bits": _random_bits,
+    "random_split": lambda params, data: _by_key(threefry.split, data, params["shape"]),
+    "random_fold_in": lambda params, data, number: threefry.fold_in(data, number),
+    "bitcast_convert_type": _from_bits,
+    "log1p": _log1p,
+    "expm1": lambda params, x: jnp.where(jnp.abs(x) < 1e-3, x + x * x / 2, jnp.exp(x) - 1.0),
+    "erf_inv": _erf_inv,
+    "rsqrt": lambda params, x: 1.0 / jnp.sqrt(x),
+    "square": lambda params, x: x * x,
+    "integer_pow": _integer_pow,
+    "clamp": _clamp,
+    "gather": _gather,
+    "scatter": _scatter,
+    "dynamic_slice": _dynamic_slice,
+    "split": _split,
+    "stack": lambda params, *ins: lax.concatenate(
+        [lax.expand_dims(x, [params["axis"]]) for x in ins], params["axis"]
+    ),
+    "unstack": lambda params, x: [
+        lax.index_in_dim(x, i, params["axis"], keepdims=False)
+        for i in range(x.shape[params["axis"]])
+    ],
+    "squeeze": lambda params, x: lax.reshape(x, _without(x.shape, params["dimensions"])),
+    "expand_dims": lambda params, x: lax.expand_dims(x, params["dimensions"]),
+    "stop_gradient": _same,
+    "optimization_barrier": _same,
+    "copy": _same,
+    "copy_p": _same,
+}
+
+
+def _without(shape: Shape, axes: Sequence[int]) -> Shape:
+    return tuple(length for i, length in enumerate(shape) if i not in axes)
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+class _Steps:
+    """Collects steps; equal ones and those that change nothing are left out."""
+
+    def __init__(self) -> None:
+        self.values: dict[Any, Value] = {}  # by variable
+        self.constants: dict[str, np.ndarray] = {}
+        self.steps: list[Step] = []
+        self.same: dict[Any, Value] = {}  # what is computed, from what -> its result
+
+    def read(self, var: Any) -> Value:
+        if not isinstance(var, Literal):
+            return self.values[var]
+        aval: Any = var.aval
+        return self.constant(np.asarray(var.val, aval.dtype))
+
+    def constant(self, given: Any) -> Value:
+        array = np.asarray(given)
+        mark = (str(array.dtype), array.shape, array.tobytes())
+        if mark not in self.same:
+            value = Value(f"w{len(self.constants)}", array.shape, array.dtype)
+            self.constants[value.name] = array
+            self.same[mark] = value
+        return self.same[mark]
+
+    def add(self, eqn: Any) -> None:
+        name = eqn.primitive.name
+        if len(eqn.outvars) != 1:
+            raise NotImplementedError(f"the operation {name!r}")
+        (var,) = eqn.outvars
+        ins = tuple(self.read(one) for one in eqn.invars)
+        out = Value(f"x{len(self.steps)}", var.aval.shape, np.dtype(var.aval.dtype))
+        if name in IDLE and (ins[0].shape, ins[0].dtype) == (out.shape, out.dtype):
+            self.values[var] = ins[0]
+            return
+        params = eqn.params
+        if name == "broadcast_in_dim" and math.prod(ins[0].shape) == math.prod(out.shape):
+            name = "reshape"
+            params = {"new_sizes": out.shape}
+        mark = (name, tuple(one.name for one in ins), str(params))
+        if mark not in self.same:
+            self.same[mark] = out
+            self.steps.append(Step(name, ins, out, params))
+        self.values[var] = self.same[mark]
+
+
+# operations that do nothing if they keep shape and type
+IDLE = {"reshape", "convert_element_type", "broadcast_in_dim", "slice", "pad"}
+
+
+def _steps(traced: ClosedJaxpr, inputs: Sequence[str], outputs: Sequence[str]) -> Plain:
+    jaxpr = traced.jaxpr
+    made = _Steps()
+    for var, value in zip(jaxpr.constvars, traced.consts, strict=True):
+        made.values[var] = made.constant(value)
+    for name, var in zip(inputs, jaxpr.invars, strict=True):
+        aval: Any = var.aval
+        made.values[var] = Value(name, aval.shape, np.dtype(aval.dtype))
+    for eqn in jaxpr.eqns:
+        made.add(eqn)
+    given = tuple(made.values[var] for var in jaxpr.invars)
+    results = [made.read(var) for var in jaxpr.outvars]
+    named = tuple(Output(name, value) for name, value in zip(outputs, results, strict=True))
+    return Plain(given, made.constants, tuple(made.steps), named)
