@@ -397,6 +397,30 @@ def test_trap_15_the_policy_expects_no_counterfactual_advantage():
         assert np.abs(advantage[..., agent])[free].max() > 1e-3
 
 
+def test_coma_may_hold_the_return_instead_of_the_critics_word_against_the_baseline():
+    """The two advantages differ by λ-return minus Q of the action taken."""
+    seen = probe("coma").seen
+    kinds = [
+        Telling(
+            COMA.Config(last_action=True, normalise_advantage=False, action_value=value, **TINY),
+            mortal().teams[TEAM],
+        )
+        for value in ("critic", "return")
+    ]
+
+    def whole(memory):
+        learner, batch, _ = kinds[0].prepare(seen.learner, memory, jax.random.key(0), seen.clock)
+        batch = batch._replace(weight=mean_weights(batch.weight))
+        told = [kind.losses(learner.params, learner, batch, seen.clock)[1] for kind in kinds]
+        q, _ = kinds[0].critic(learner.params["critic"], batch.context, batch.critic_carry[0])
+        taken = jnp.take_along_axis(q, batch.record.raw[..., None], -1)[..., 0]
+        return [one["advantage"] for one in told], batch.target - learner.scale.up(taken)
+
+    (critic, lambda_return), difference = jax.jit(on_devices(whole))(seen.memory)
+    assert np.abs(difference).max() > 0.01
+    np.testing.assert_allclose(lambda_return - critic, difference, atol=1e-5)
+
+
 def test_trap_15_the_policy_that_acts_is_the_one_with_the_floor():
     seen, tell = told()
     probs = np.asarray(tell(seen.window.action)[1])
