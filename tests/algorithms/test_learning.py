@@ -38,10 +38,14 @@ FALLING = {"epsilon_steps": 2_000, "epsilon_end": 0.02}  # exploration falls wit
 FAMILY = (
     {name: SMALL for name in LEARNERS}
     | {name: OFF | FALLING for name in VALUE}
-    | {name: SMALL | FALLING for name in PARALLEL}
+    | {name: SMALL | FALLING | {"minibatches": 4} for name in PARALLEL}
     | {name: OFF for name in PATHWISE}
 )
-OWN = {"coma": {"epsilon_steps": 5_000, "epsilon_end": 0.005}, "owqmix": {"lr": 5e-3, "tau": 0.02}}
+OWN = {
+    "coma": {"epsilon_steps": 5_000, "epsilon_end": 0.005},
+    "owqmix": {"lr": 5e-3, "tau": 0.02},
+    "pqn_qmix": {"epochs": 4},
+}
 REPLAY = {"updates": 8, "tau": 0.2}  # learn faster from it
 LAST = 10  # iterations whose episodes are scored
 
