@@ -44,7 +44,7 @@ POLICY = ("a2c", "ppo", "maa2c", "mappo", "coma")
 VALUE = ("dqn", "vdn", "qmix", "cwqmix", "owqmix", "qplex", "qtran")
 CAMPAIGN = [
     *[(algorithm, SPREAD, {}) for algorithm in ("mappo", "ppo", "maa2c", "coma", "a2c")],
-    *[(algorithm, SPREAD, {}) for algorithm in ("qmix", "vdn", "dqn", "maddpg")],
+    *[(algorithm, SPREAD, {}) for algorithm in ("qmix", "vdn", "pqn_vdn", "dqn", "maddpg")],
     *[
         (algorithm, SPREAD, {"continuous_actions": True})
         for algorithm in ("maddpg", "matd3", "masac")

@@ -21,7 +21,19 @@ from commands import RUNS as RESUMED
 from commands import TINY as RESUMED_TINY
 from commands import shoal_process
 from games import Quadrants
-from helpers import LEARNERS, OFF, REPLAYED, TEAM, TINY, bits, build, clock, mortal
+from helpers import (
+    LEARNERS,
+    OFF,
+    PARALLEL,
+    POLICY,
+    REPLAYED,
+    TEAM,
+    TINY,
+    bits,
+    build,
+    clock,
+    mortal,
+)
 
 import shoal
 from shoal.config.config import Config
@@ -42,9 +54,12 @@ SIZES: dict[str, Any] = {
     "eval_episodes": 2,
     "quiet": True,
 }
-PARTS = {  # of a learner and of a memory, by family: what was forgotten by somebody once
-    True: ("params/", "target/", "opt/", "updates", "memories/agent/priority", "memories/agent/"),
-    False: ("params/", "opt/", "scale/mean", "scale/variance", "scale/windows"),
+REPLAY = ("params/", "target/", "opt/", "updates", "memories/agent/priority", "memories/agent/")
+PARTS = {  # of a learner and of a memory: what was forgotten by somebody once
+    **dict.fromkeys((*REPLAYED, "images"), REPLAY),
+    **dict.fromkeys(POLICY, ("params/", "opt/", "scale/mean", "scale/variance", "scale/windows")),
+    **dict.fromkeys(PARALLEL, ("params/", "opt/")),
+    "self-play": ("odd/selves/", "odd/record"),
 }
 
 
@@ -98,11 +113,7 @@ def test_trap_24_27_every_leaf_survives_a_checkpoint(name: str, tmp_path: Path) 
     like = loop.template(0)
     names = folder.leaves_by_name(like)
     assert len(names) == len(jax.tree.leaves(like))  # no leaf has another's name
-    for part in (
-        PARTS[name in (*REPLAYED, "images")]
-        if name != "self-play"
-        else ("odd/selves/", "odd/record")
-    ):
+    for part in PARTS[name]:
         assert any(part in one for one in names), part
     assert {np.dtype(bool), np.dtype(np.uint32)} <= {leaf.dtype for leaf in names.values()}
     assert name != "images" or np.dtype(np.uint8) in {leaf.dtype for leaf in names.values()}

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import LEARNERS, PATHWISE, REPLAYED, TEAM, VALUE, build, clock, run
+from helpers import LEARNERS, PARALLEL, PATHWISE, POLICY, REPLAYED, TEAM, VALUE, build, clock, run
 from jax import Array
 
 from shoal.algorithms import find
@@ -38,9 +38,15 @@ FALLING = {"epsilon_steps": 2_000, "epsilon_end": 0.02}  # exploration falls wit
 FAMILY = (
     {name: SMALL for name in LEARNERS}
     | {name: OFF | FALLING for name in VALUE}
+    | {name: SMALL | FALLING | {"minibatches": 4} for name in PARALLEL}
     | {name: OFF for name in PATHWISE}
 )
-OWN = {"coma": {"epsilon_steps": 5_000, "epsilon_end": 0.005}, "owqmix": {"lr": 5e-3, "tau": 0.02}}
+OWN = {
+    "coma": {"epsilon_steps": 5_000, "epsilon_end": 0.005},
+    "owqmix": {"lr": 5e-3, "tau": 0.02},
+    "pqn_qmix": {"epochs": 4},
+}
+REPLAY = {"updates": 8, "tau": 0.2}  # learn faster from it
 LAST = 10  # iterations whose episodes are scored
 
 
@@ -48,12 +54,12 @@ def trained(
     name: str, env: Env, iterations: int, games: int = 16, window: int = 16, **settings: Any
 ):
     """An algorithm, its learner after so many iterations, and an agent's mean return: of an
-    on-policy algorithm in the last of them, of one with a replay, which explores in its own way,
-    when it plays greedily."""
+    on-policy algorithm in the last of them, of another, which explores in its own way, when it
+    plays greedily."""
     algorithm = build(name, env, **(FAMILY[name] | OWN.get(name, {}) | settings))
     loop = Loop(env, {TEAM: algorithm}, games, window, steps=iterations * games * window)
     state, metrics = run(loop, iterations)
-    if name in REPLAYED:
+    if name not in POLICY:
         score = Evaluator(env, {TEAM: algorithm}, 64, greedy=True)(
             state.learners, 0, clock(1e6)
         ).score()[TEAM]
@@ -93,7 +99,7 @@ def test_discrete_identity(name):
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        *((name, {"squash": False, "entropy": 0.0}) for name in CONTINUOUS if name not in REPLAYED),
+        *((name, {"squash": False, "entropy": 0.0}) for name in CONTINUOUS if name in POLICY),
         ("ppo", {"squash": True, "entropy": 0.0}),
         *((name, {}) for name in PATHWISE),
     ],
@@ -106,7 +112,7 @@ def test_continuous_identity(name, settings):
 @pytest.mark.parametrize("torso", ["gru", "mlp"])
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("ppo", {}), ("dqn", {"length": 10, "burn_in": 4}), ("sac", {"length": 10})],
+    [("ppo", {}), ("pqn", {}), ("dqn", {"length": 10, "burn_in": 4}), ("sac", {"length": 10})],
 )
 def test_the_memory_game_is_solved_with_memory_and_only_with_it(name, settings, torso):
     """Chance earns 0.5."""
@@ -116,7 +122,7 @@ def test_the_memory_game_is_solved_with_memory_and_only_with_it(name, settings, 
     assert earned > 0.9 if torso == "gru" else 0.35 < earned < 0.65
 
 
-@pytest.mark.parametrize("name", ["a2c", "dqn", "qmix", "ddpg"])
+@pytest.mark.parametrize("name", ["a2c", "dqn", "qmix", "pqn", "ddpg"])
 def test_trap_06_a_reward_given_only_on_the_terminal_step_is_learnt(name):
     """Episodes of one step: every second transition is a dummy, every valid one terminal. Chance
     earns 0.25."""
@@ -135,15 +141,22 @@ def test_trap_01_the_value_of_an_endless_game_cut_by_time_is_one_over_one_minus_
 
 
 @pytest.mark.parametrize(
-    ("name", "n_step", "lam"), [("dqn", 1, 0.0), ("vdn", 3, 0.0), ("qmix", 1, 0.8)]
+    ("name", "settings"),
+    [
+        ("dqn", REPLAY),
+        ("vdn", REPLAY | {"n_step": 3}),
+        ("qmix", REPLAY | {"lam": 0.8}),
+        ("pqn", {"lam": 0.0, "epochs": 8}),
+        ("pqn_vdn", {"lam": 0.8}),
+        ("pqn_qmix", {"lam": 0.8}),
+    ],
 )
 def test_trap_01_the_utility_of_an_endless_game_cut_by_time_is_one_over_one_minus_gamma(
-    name, n_step, lam
+    name, settings
 ):
     """Of one agent, so that a mix is worth what it is; targets of one reward, of three and of λ."""
     env = make("test/endless", n=1)
-    settings = {"gamma": 0.8, "updates": 8, "tau": 0.2, "n_step": n_step, "lam": lam}
-    algorithm, learner, _ = trained(name, env, iterations=100, window=12, **settings)
+    algorithm, learner, _ = trained(name, env, iterations=100, window=12, gamma=0.8, **settings)
     view = jax.tree.map(lambda x: x[None], env.reset(jax.random.key(0), 1)[1][TEAM])
 
     def value() -> Array:
@@ -163,7 +176,7 @@ class Legacy(Mortal):
         return world._replace(earned=jnp.where(world.time == self.length, world.legacy, 0.0))
 
 
-@pytest.mark.parametrize("name", ["mappo", "vdn", "qmix", "qplex"])
+@pytest.mark.parametrize("name", ["mappo", "vdn", "qmix", "qplex", "pqn_vdn", "pqn_qmix"])
 def test_trap_08_a_team_reward_paid_after_an_agents_death_is_learnt(name):
     """Chance earns 0.5. Nobody sees what was answered: only sums of rewards reach back to it."""
     settings = {"n_step": 4, "length": 8} if name in REPLAYED else {}
@@ -188,17 +201,15 @@ def test_trap_08_a_mortal_agents_value_counts_what_the_team_earns_without_it():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [name for name in LEARNERS if name not in REPLAYED] + ["dqn", "vdn", "qmix", "maddpg"]
-)
+@pytest.mark.parametrize("name", [*POLICY, "dqn", "vdn", "qmix", "pqn_vdn", "maddpg"])
 def test_the_penalty_game_without_penalty_reaches_its_optimum(name):
     """Two joint actions earn 10 in each of 25 rounds, and the task is to agree on one: a mixture
     earns 125."""
-    if name in REPLAYED:
+    if name not in POLICY:
         settings = (
-            {"gamma": 0.9, "epsilon_steps": 4_000}
-            if name in VALUE
-            else {"gamma": 0.9, "epsilon": 0.1}
+            {"gamma": 0.9, "epsilon": 0.1}
+            if name in PATHWISE
+            else {"gamma": 0.9, "epsilon_steps": 4_000}
         )
         assert trained(name, make("matrix/penalty", k=0), iterations=60, **settings)[-1] > 230
         return

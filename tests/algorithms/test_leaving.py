@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
-from helpers import OFF, POLICY, VALUE, build
+from helpers import OFF, PARALLEL, POLICY, VALUE, build
 from jax import Array
 from pettingzoo import AECEnv, ParallelEnv
 
@@ -206,7 +206,7 @@ def worth(algorithm: Any, learner: Any, view: View) -> Array:
             if algorithm.config.normalise_value
             else values[0].mean(-1)
         )
-    if algorithm.name in VALUE:
+    if algorithm.name in (*VALUE, *PARALLEL):
         net = learner.params["agents"]
         q, _ = algorithm.utilities(net, context, net.torso.carry(len(view.first), algorithm.spec.n))
         return algorithm.joint(learner.params, q, best_action(q, context.view.legal), context.view)[
@@ -253,6 +253,7 @@ QUIET = {"alpha": 1e-3, "alpha_lr": 0.0}
         ("at once", "dqn", REPLAY),
         ("at once", "dqn", REPLAY | {"n_step": 3}),
         ("at once", "dqn", REPLAY | {"lam": 0.8}),
+        ("at once", "pqn", ON | {"lam": 0.5}),
         ("at once", "ddpg", REPLAY),
         ("at once", "maddpg", REPLAY | {"reward": "own"}),
         ("at once", "masac", REPLAY | QUIET | {"reward": "own"}),
@@ -276,7 +277,13 @@ def test_trap_32_real_actions_too() -> None:
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("vdn", REPLAY), ("qmix", REPLAY), ("vdac", {"lr": 0.01}), ("ppo", ON | {"reward": "mean"})],
+    [
+        ("vdn", REPLAY),
+        ("qmix", REPLAY),
+        ("pqn_vdn", ON),
+        ("vdac", {"lr": 0.01}),
+        ("ppo", ON | {"reward": "mean"}),
+    ],
 )
 def test_trap_32_a_team_that_leaves_as_a_whole_is_cut_short_too(name: str, settings: dict) -> None:
     """Each agent is a team: with a pooled reward it goes on until its last member leaves."""

@@ -25,12 +25,17 @@ from shoal.learning.memory import Drawn, Replay, Rollout
 from shoal.learning.reduce import AXIS, mean_weights
 from shoal.types import Clock, Share, TrainState, Window
 
-POLICY, VALUE, PATHWISE = (
+POLICY, VALUE, PARALLEL, PATHWISE = (
     tuple(kind.name for kind in family)
-    for family in (algorithms.POLICY, algorithms.VALUE, algorithms.PATHWISE)
+    for family in (
+        algorithms.POLICY,
+        algorithms.VALUE,
+        algorithms.PARALLEL,
+        algorithms.PATHWISE,
+    )
 )
 REPLAYED = (*VALUE, *PATHWISE)
-LEARNERS = (*POLICY, *REPLAYED)
+LEARNERS = (*POLICY, *PARALLEL, *REPLAYED)
 TINY = {"hidden": 8, "layers": 1, "lr": 1e-2}
 # off-policy: learn at once, from little
 OFF = {"warmup": 0, "capacity": 320, "batch": 8, "length": 6, "updates": 2}

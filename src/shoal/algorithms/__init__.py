@@ -25,6 +25,9 @@ from .opponents.frozen import Frozen, why_incompatible
 from .opponents.random import Random
 from .opponents.self_play import SelfPlay
 from .ppo import PPO
+from .pqn import PQN
+from .pqn_qmix import PQNQMIX
+from .pqn_vdn import PQNVDN
 from .qmix import QMIX
 from .qplex import QPLEX
 from .qtran import QTRAN
@@ -36,10 +39,11 @@ from .wqmix import CWQMIX, OWQMIX
 
 POLICY = (A2C, MAA2C, PPO, MAPPO, HAPPO, COMA, MFAC, VDAC)
 VALUE = (DQN, VDN, QMIX, CWQMIX, OWQMIX, QPLEX, QTRAN, MFQ)
+PARALLEL = (PQN, PQNVDN, PQNQMIX)
 PATHWISE = (DDPG, MADDPG, TD3, MATD3, SAC, MASAC)
 FIXED = (Random, Frozen)
 ALGORITHMS: dict[str, type[Algorithm]] = {
-    kind.name: kind for kind in (*POLICY, *VALUE, *PATHWISE, *FIXED, SelfPlay)
+    kind.name: kind for kind in (*POLICY, *VALUE, *PARALLEL, *PATHWISE, *FIXED, SelfPlay)
 }
 UNTRAINED = tuple(name for name, kind in ALGORITHMS.items() if not kind.needs_training)
 # other names: of an algorithm with several agents, and of `past` in the literature

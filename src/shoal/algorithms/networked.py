@@ -11,7 +11,8 @@ from jax import Array
 from typing_extensions import TypeVar
 
 from ..errors import ShoalError
-from ..learning.returns import counted
+from ..learning.optim import adam, annealed, descend
+from ..learning.returns import counted, left, settle
 from ..nets import torsos
 from ..nets.conv import Cnn, ConvEncoder
 from ..nets.inputs import (
@@ -27,8 +28,8 @@ from ..nets.inputs import (
 )
 from ..nets.layers import Rng, owners
 from ..nets.mlp import Style
-from ..types import Spec, View
-from .base import Algorithm, LearnerT, MemoryT, at_most, fraction, positive
+from ..types import Clock, Spec, View
+from .base import Algorithm, LearnerT, MemoryT, Metrics, at_most, fraction, positive
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,7 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
             *((ID,) if self.told_apart else ()),
         )
         self.inputs: dict[str, tuple[InputPart, ...]] = {"actor": parts}  # by part of the learner
+        self.tx = adam(config.max_grad_norm)
 
     def _check_declared(self, config: NetConfig) -> None:
         """Raise an error for settings that the class does not declare to support."""
@@ -206,3 +208,34 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
             return jnp.zeros((*view.alive.shape, 0))
         previous = jnp.concatenate([before, as_input(action, self.spec)])
         return previous * ~view.first[..., None, None]
+
+    # -- learning ----------------------------------------------------------------------------------
+
+    def settled(
+        self, view: View, reward: Array, discount: Array, values: Array
+    ) -> tuple[Array, Array]:
+        """Rewards and discounts `[T,B,N or 1]` of a window, for values `[T+1,B,N or 1]`.
+
+        With one row of values, the pooled reward is the same for all agents. An agent that was
+        truncated alone is paid its value.
+        """
+        rows = values.shape[-1]
+        reward = reward[..., :rows]
+        discount = discount[..., :rows]
+        if not self.spec.leaves:
+            return reward, discount
+        return settle(reward, discount, values, left(view, self.config.reward))
+
+    def rate(self, part: str) -> float:
+        """Learning rate of a part."""
+        return self.config.lr
+
+    def descended(
+        self, learner: Any, parts: tuple[str, ...], grads: dict[str, Any], clock: Clock
+    ) -> tuple[Any, Metrics]:
+        """Take an optimiser step for these parts; also return the gradient norms."""
+        rates = {
+            part: annealed(self.rate(part), self.config.anneal, clock.progress) for part in parts
+        }
+        params, opt, norms = descend(self.tx, learner.params, learner.opt, grads, rates)
+        return learner._replace(params=params, opt=opt), norms

@@ -13,12 +13,12 @@ from typing_extensions import TypeVar
 
 from ..errors import ShoalError
 from ..learning.memory import Drawn, Replay, empty
-from ..learning.optim import adam, annealed, descend, follow
+from ..learning.optim import follow
 from ..learning.reduce import AXIS, largest, mean_weights, total
-from ..learning.returns import advantages, learning_weight, left, n_step, pool, settle
+from ..learning.returns import advantages, learning_weight, n_step, pool
 from ..nets.inputs import RIVALS_ACTION, Context, as_input
 from ..nets.layers import Rng
-from ..types import Clock, Fit, Share, Spec, TeamProtocol, Window
+from ..types import Clock, Fit, Share, TeamProtocol, Window
 from .base import Metrics, fraction, not_negative, positive
 from .networked import NetConfig, Networked
 
@@ -101,10 +101,6 @@ OffPolicyConfigT = TypeVar("OffPolicyConfigT", bound=OffPolicyConfig, default=Of
 class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
     """Base of the families; a family defines `improve`, an update from one batch."""
 
-    def __init__(self, config: OffPolicyConfigT, spec: Spec):
-        super().__init__(config, spec)
-        self.tx = adam(config.max_grad_norm)
-
     @classmethod
     def suited(cls, config: OffPolicyConfigT, share: Share) -> list[Fit]:
         c = config
@@ -160,10 +156,6 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
     def follows(self, params: dict[str, Any]) -> dict[str, Any]:
         """The parts that have target networks."""
         return params
-
-    def rate(self, part: str) -> float:
-        """Learning rate of a part."""
-        return self.config.lr
 
     def init(self, rng: Rng) -> Learner:
         params = self.nets(rng)
@@ -252,13 +244,8 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
 
     def targets(self, batch: Batch, values: Array) -> Array:
         """`[T,B,…]` regression targets from values `[T+1,B,N or 1]`."""
-        # with one row of values, the pooled reward is the same for all agents
         c = self.config
-        rows = values.shape[-1]
-        reward = batch.reward[..., :rows]
-        discount = batch.discount[..., :rows]
-        if self.spec.leaves:
-            reward, discount = settle(reward, discount, values, left(batch.window.view, c.reward))
+        reward, discount = self.settled(batch.window.view, batch.reward, batch.discount, values)
         parts = reward, discount, values, batch.window.valid, c.gamma
         if c.lam:
             return advantages(*parts, c.lam) + values[:-1]
@@ -269,16 +256,6 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
     ) -> tuple[Learner, Metrics, Array]:
         """Take a gradient step; also return metrics and the error `[B]` about each window."""
         raise NotImplementedError
-
-    def descended(
-        self, learner: Learner, parts: tuple[str, ...], grads: dict[str, Any], clock: Clock
-    ) -> tuple[Learner, Metrics]:
-        """Take an optimiser step for these parts."""
-        rates = {
-            part: annealed(self.rate(part), self.config.anneal, clock.progress) for part in parts
-        }
-        params, opt, norms = descend(self.tx, learner.params, learner.opt, grads, rates)
-        return learner._replace(params=params, opt=opt), norms
 
     def followed(self, learner: Learner) -> Learner:
         """Count the gradient step, and move the target networks if due."""

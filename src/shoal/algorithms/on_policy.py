@@ -5,9 +5,7 @@ A member defines what its critic sees, the critic's targets, and the actor's los
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -18,37 +16,30 @@ from typing_extensions import TypeVar
 
 from ..errors import ShoalError
 from ..learning.memory import Rollout
-from ..learning.minibatches import Batch, Record, fold_time, shuffled_rows
+from ..learning.minibatches import Batch, Record, fold_time
 from ..learning.normalise import ReturnNormaliser
-from ..learning.optim import adam, annealed, descend
-from ..learning.reduce import mean_weights, moments, total
-from ..learning.returns import advantages, learning_weight, left, pool, settle
+from ..learning.reduce import mean_weights, moments
+from ..learning.returns import advantages, learning_weight, pool
 from ..learning.trees import at
-from ..nets import torsos
 from ..nets.actor_critic import Actor, Critic, IdentityTorso
 from ..nets.distributions import Categorical
 from ..nets.heads import policy_head
 from ..nets.inputs import ID, OBS, STATE, Context, InputPart, as_input, gather
 from ..nets.layers import Dense, Rng
-from ..types import Clock, Decision, Fit, Share, Spec, TeamProtocol, View, Window
-from .base import Metrics, divisor, fraction, not_negative, positive
-from .networked import Carry, Hidden, NetConfig, Networked
+from ..types import Clock, Decision, Share, Spec, View, Window
+from .base import Metrics, not_negative
+from .networked import Carry, Hidden
+from .windowed import Windowed, WindowedConfig
 
 
 @dataclass(frozen=True)
-class OnPolicyConfig(NetConfig):
+class OnPolicyConfig(WindowedConfig):
     """Settings every member of the family has."""
 
     critic_lr: float = 0.0
     """Learning rate of the critic; 0 takes the actor's."""
-    lam: float = 0.95
-    """λ: 0 trusts the critic's next value alone, 1 the rewards of the whole window."""
     entropy: float = 0.01
     """Weight of the entropy bonus."""
-    epochs: int = 1
-    """Passes over each window."""
-    minibatches: int = 1
-    """Gradient steps per pass; games are split when recurrent, (game, step) rows otherwise."""
     normalise_advantage: bool = True
     """Give the window's advantages zero mean and unit variance (dividing by their deviation +
     1e-8)."""
@@ -62,9 +53,7 @@ class OnPolicyConfig(NetConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(self, "epochs", "minibatches")
         not_negative(self, "critic_lr")
-        fraction(self, "lam")
 
 
 class Learner(NamedTuple):
@@ -77,13 +66,11 @@ class Learner(NamedTuple):
 OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig, default=OnPolicyConfig)
 
 
-class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
+class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
     """Base of the family; members override `critic_sees`, `regress` and `losses`."""
 
     family = "policy"
     critic_sees: ClassVar[tuple[InputPart, ...]] = (OBS, ID)
-    epochs: ClassVar[tuple[str, ...]] = ("epochs",)  # options that count passes over a window
-    minibatches: ClassVar[tuple[str, ...]] = ("minibatches",)  # options that split a pass
 
     def __init__(self, config: OnPolicyConfigT, spec: Spec):
         super().__init__(config, spec)
@@ -101,46 +88,14 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
             )
         one = self.inputs["critic"] == (STATE,) and max(self.critic_owner) == 0
         self.critic_rows = 1 if one else spec.n
-        self.tx = adam(config.max_grad_norm)
 
     @property
     def critic_owner(self) -> tuple[int, ...]:
         """Owners of the critics' parameters; by default those of the actors'."""
         return self.owner
 
-    @classmethod
-    def _rows(cls, config: OnPolicyConfig, share: Share) -> tuple[int, str]:
-        """The number of rows that minibatches split, and the name of a row."""
-        if torsos.find(config.torso).recurrent:
-            return share.games, "games"
-        return share.games * share.window, "rows (games x window)"
-
-    @classmethod
-    def suited(cls, config: OnPolicyConfigT, share: Share) -> list[Fit]:
-        rows, what = cls._rows(config, share)
-        counts = {option: getattr(config, option) for option in cls.minibatches}
-        to = f"{rows:,} {what} on each device"
-        return [
-            Fit(name, divisor(rows, count), to)
-            for name, count in counts.items()
-            if count > 0 and rows % count
-        ]
-
-    def check(self, share: Share) -> None:
-        rows, what = self._rows(self.config, share)
-        for option in self.minibatches:
-            count = getattr(self.config, option)
-            if count < 1 or rows % count:
-                raise ShoalError(
-                    f"{rows} {what} on each device cannot be split into {count} equal minibatches:"
-                    f" change {option}, games or window"
-                )
-
-    def protocol(self, share: Share) -> TeamProtocol:
-        return {
-            "reward": self.config.reward,
-            "updates_per_step": sum(getattr(self.config, name) for name in self.epochs),
-        }
+    def rate(self, part: str) -> float:
+        return self.config.critic_lr or self.config.lr if part == "critic" else self.config.lr
 
     # -- nets --------------------------------------------------------------------------------------
 
@@ -214,16 +169,13 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
     def memory(self, learner: Learner, share: Share) -> Rollout:
         return Rollout(learner.params["critic"].torso.carry(share.games, self.critic_rows))
 
-    def remember(self, memory: Rollout, window: Window) -> Rollout:
-        return memory._replace(window=window)
-
     def learn(
         self, learner: Learner, memory: Rollout, key: Array, clock: Clock
     ) -> tuple[Learner, Rollout, Metrics]:
         key_regress, key_study, key_rows = jax.random.split(key, 3)
         learner, batch, carry = self.prepare(learner, memory, key_regress, clock)
         if not self.recurrent:
-            batch = fold_time(batch)
+            batch = fold_time(batch, "actor_carry", "critic_carry")
         learner = self.critic_first(learner, batch, key_study, clock)
         learner, metrics = self.improve(learner, batch, key_rows, clock)
         return learner, Rollout(carry), metrics
@@ -240,24 +192,6 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         """Train the critic on the window before the actor; by default do nothing."""
         return learner
 
-    def passes(
-        self,
-        losses: Callable,
-        parts: tuple[str, ...],
-        learner: Learner,
-        batch: Batch,
-        key: Array,
-        clock: Clock,
-        epochs: int,
-        minibatches: int,
-    ) -> tuple[Learner, Metrics]:
-        """Gradient steps of some parts over shuffled minibatches; metrics are their means."""
-        rows = shuffled_rows(key, batch.weight.shape[1], epochs, minibatches)
-        learner, metrics = jax.lax.scan(
-            partial(self._update, losses, parts, batch, clock), learner, rows
-        )
-        return learner, jax.tree.map(jnp.mean, metrics)
-
     def prepare(
         self, learner: Learner, memory: Rollout, key: Array, clock: Clock
     ) -> tuple[Learner, Batch, Hidden]:
@@ -267,8 +201,7 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         reward, discount = pool(window.reward, window.discount, c.reward)
         context, end = self._contexts(window)
         values, carry = self.regress(learner, context, end, memory, key, clock)
-        if self.spec.leaves:
-            reward, discount = settle(reward, discount, values, left(window.view, c.reward))
+        reward, discount = self.settled(window.view, reward, discount, values)
         adv = advantages(reward, discount, values, window.valid, c.gamma, c.lam)
         target = adv + values[:-1]
         value = self.unit(learner, values[:-1])
@@ -290,8 +223,7 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
 
     def _contexts(self, window: Window) -> tuple[Context, Context]:
         """Instants 0…T-1 with their actions, and instant T alone."""
-        last = self.previous_actions(window.view, window.action, window.carry.last[None])
-        whole = Context(self.seen(window.view), last)
+        whole = self.instants(window)
         context, acting = at((whole, window.view), np.s_[:-1])
         context = context._replace(action=self.acted(as_input(window.action, self.spec), acting))
         return context, at(whole, np.s_[-1:])
@@ -324,39 +256,6 @@ class OnPolicy(Networked[OnPolicyConfigT, Learner, Rollout]):
         if self.config.share_torso and features is not None:
             return critic((features,), carry, context.view.first)
         return critic(gather(self.inputs["critic"], context, self.spec), carry, context.view.first)
-
-    def _update(
-        self,
-        losses: Callable,
-        parts: tuple[str, ...],
-        batch: Batch,
-        clock: Clock,
-        learner: Learner,
-        rows: Array,
-    ) -> tuple[Learner, Metrics]:
-        """One gradient step on one minibatch of rows."""
-        c = self.config
-        if len(rows) < batch.weight.shape[1]:
-            batch = jax.tree.map(lambda x: x.at[:, rows].get(mode="promise_in_bounds"), batch)
-        batch = batch._replace(
-            weight=mean_weights(batch.weight), critic_weight=mean_weights(batch.critic_weight)
-        )
-        grads, metrics = total(
-            jax.grad(losses, has_aux=True)(learner.params, learner, batch, clock)
-        )
-        rates = {"actor": c.lr, "critic": c.critic_lr or c.lr}
-        rates = {
-            part: annealed(rate, c.anneal, clock.progress)
-            for part, rate in rates.items()
-            if part in parts
-        }
-        params, opt, norms = descend(self.tx, learner.params, learner.opt, grads, rates)
-        learner = learner._replace(params=params, opt=opt)
-        return self.updated(learner), metrics | norms
-
-    def updated(self, learner: Learner) -> Learner:
-        """Hook after each gradient step."""
-        return learner
 
     def losses(
         self, params: dict, learner: Learner, batch: Batch, clock: Clock

@@ -13,7 +13,8 @@ from ..nets.layers import Rng
 from ..nets.mixers import Duplex
 from ..types import View
 from .base import positive
-from .value import MixConfig, Value, joint_action, taken
+from .utilities import joint_action, taken
+from .value import MixConfig, Value
 
 
 @dataclass(frozen=True)

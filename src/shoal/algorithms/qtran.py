@@ -18,7 +18,8 @@ from ..nets.mixers import Hyper
 from ..types import View
 from .base import Metrics, not_negative, positive
 from .off_policy import Batch, Learner
-from .value import MixConfig, Value, joint_action, taken
+from .utilities import joint_action, taken
+from .value import MixConfig, Value
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ..types import View
 from .base import Metrics, fraction, positive
 from .off_policy import Batch, Learner
 from .qmix import QMIX, QMIXConfig
-from .value import taken
+from .utilities import taken
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from ..nets.inputs import Context
+from .reduce import mean_weights
 
 
 class Record(NamedTuple):
@@ -19,7 +20,7 @@ class Record(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Rows to learn from, `[T,B,…]`; without recurrence, time is folded into `B`."""
+    """Rows of actors and critics, `[T,B,…]`; without recurrence, time is folded into `B`."""
 
     context: Context
     record: Record
@@ -34,14 +35,37 @@ class Batch(NamedTuple):
     actor_carry: Any
     critic_carry: Any
 
+    def averaging(self) -> Batch:
+        """The batch with weights that add up to 1 over all devices."""
+        return self._replace(
+            weight=mean_weights(self.weight), critic_weight=mean_weights(self.critic_weight)
+        )
 
-def fold_time(batch: Batch) -> Batch:
+
+class UtilityBatch(NamedTuple):
+    """The same for learners of utilities."""
+
+    context: Context
+    action: Array  # [T,B,N]
+    weight: Array  # [T,B,N] weight of each transition; adds up to 1 in each gradient step
+    target: Array  # [T,B,N or 1] of the utilities, or of their mix
+    carry: Any  # [1,B,…] every leaf: the torso's carry at the first step
+
+    def averaging(self) -> UtilityBatch:
+        """The batch with weights that add up to 1 over all devices."""
+        return self._replace(weight=mean_weights(self.weight))
+
+
+Rows = TypeVar("Rows", Batch, UtilityBatch)
+
+
+def fold_time(batch: Rows, *names: str) -> Rows:
     """Fold time into games, `[T,B,…]` -> `[1,T·B,…]`: every step becomes a row of its own.
 
-    Only for nets without recurrence, whose carries are empty.
+    Only for nets without recurrence: the carries, the fields called `names`, are empty.
     """
     count = batch.weight.shape[0] * batch.weight.shape[1]
-    carries = {"actor_carry": batch.actor_carry, "critic_carry": batch.critic_carry}
+    carries = {name: getattr(batch, name) for name in names}
     folded = jax.tree.map(
         lambda x: x.reshape(1, count, *x.shape[2:]), batch._replace(**dict.fromkeys(carries))
     )

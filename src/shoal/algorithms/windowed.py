@@ -1,0 +1,132 @@
+"""Base of all that learns from the window just played: passes over it in shuffled minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from typing_extensions import TypeVar
+
+from ..errors import ShoalError
+from ..learning.memory import Rollout
+from ..learning.minibatches import shuffled_rows
+from ..learning.reduce import total
+from ..nets import torsos
+from ..nets.inputs import Context
+from ..types import Clock, Fit, Share, TeamProtocol, Window
+from .base import LearnerT, Metrics, divisor, fraction, positive
+from .networked import NetConfig, Networked
+
+
+@dataclass(frozen=True)
+class WindowedConfig(NetConfig):
+    """Settings of everything that learns from the window just played."""
+
+    lam: float = 0.95
+    """λ: 0 trusts the critic's next value alone, 1 the rewards of the whole window."""
+    epochs: int = 1
+    """Passes over each window."""
+    minibatches: int = 1
+    """Gradient steps per pass; games are split when recurrent, (game, step) rows otherwise."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(self, "epochs", "minibatches")
+        fraction(self, "lam")
+
+
+WindowedConfigT = TypeVar("WindowedConfigT", bound=WindowedConfig, default=WindowedConfig)
+
+
+class Windowed(Networked[WindowedConfigT, LearnerT, Rollout]):
+    """Keeps one window, and takes gradient steps on minibatches of its rows."""
+
+    epochs: ClassVar[tuple[str, ...]] = ("epochs",)  # options that count passes over a window
+    minibatches: ClassVar[tuple[str, ...]] = ("minibatches",)  # options that split a pass
+
+    @classmethod
+    def _rows(cls, config: WindowedConfig, share: Share) -> tuple[int, str]:
+        """The number of rows that minibatches split, and the name of a row."""
+        if torsos.find(config.torso).recurrent:
+            return share.games, "games"
+        return share.games * share.window, "rows (games x window)"
+
+    @classmethod
+    def suited(cls, config: WindowedConfigT, share: Share) -> list[Fit]:
+        rows, what = cls._rows(config, share)
+        counts = {option: getattr(config, option) for option in cls.minibatches}
+        to = f"{rows:,} {what} on each device"
+        return [
+            Fit(name, divisor(rows, count), to)
+            for name, count in counts.items()
+            if count > 0 and rows % count
+        ]
+
+    def check(self, share: Share) -> None:
+        rows, what = self._rows(self.config, share)
+        for option in self.minibatches:
+            count = getattr(self.config, option)
+            if count < 1 or rows % count:
+                raise ShoalError(
+                    f"{rows} {what} on each device cannot be split into {count} equal minibatches:"
+                    f" change {option}, games or window"
+                )
+
+    def protocol(self, share: Share) -> TeamProtocol:
+        return {
+            "reward": self.config.reward,
+            "updates_per_step": sum(getattr(self.config, name) for name in self.epochs),
+        }
+
+    def remember(self, memory: Rollout, window: Window) -> Rollout:
+        return memory._replace(window=window)
+
+    def instants(self, window: Window) -> Context:
+        """The context of all instants 0…T, without their actions."""
+        last = self.previous_actions(window.view, window.action, window.carry.last[None])
+        return Context(self.seen(window.view), last)
+
+    def passes(
+        self,
+        losses: Callable,
+        parts: tuple[str, ...],
+        learner: LearnerT,
+        batch: Any,
+        key: Array,
+        clock: Clock,
+        epochs: int,
+        minibatches: int,
+    ) -> tuple[LearnerT, Metrics]:
+        """Gradient steps of some parts over shuffled minibatches; metrics are their means."""
+        rows = shuffled_rows(key, batch.weight.shape[1], epochs, minibatches)
+        learner, metrics = jax.lax.scan(
+            partial(self._update, losses, parts, batch, clock), learner, rows
+        )
+        return learner, jax.tree.map(jnp.mean, metrics)
+
+    def _update(
+        self,
+        losses: Callable,
+        parts: tuple[str, ...],
+        batch: Any,
+        clock: Clock,
+        learner: Any,
+        rows: Array,
+    ) -> tuple[Any, Metrics]:
+        """One gradient step on one minibatch of rows."""
+        if len(rows) < batch.weight.shape[1]:
+            batch = jax.tree.map(lambda x: x.at[:, rows].get(mode="promise_in_bounds"), batch)
+        grads, metrics = total(
+            jax.grad(losses, has_aux=True)(learner.params, learner, batch.averaging(), clock)
+        )
+        learner, norms = self.descended(learner, parts, grads, clock)
+        return self.updated(learner), metrics | norms
+
+    def updated(self, learner: Any) -> Any:
+        """Hook after each gradient step."""
+        return learner
