@@ -65,16 +65,16 @@ def untrained(
     algorithm: str | dict[str, str],
     env: str,
     options: dict[str, Any] | None = None,
-    told: dict[str, Spec] | None = None,
+    specs: dict[str, Spec] | None = None,
     **own: Any,
 ) -> Player:
-    teams = told or envs.make(env, **options or {}).teams
+    teams = specs or envs.make(env, **options or {}).teams
     names = dict.fromkeys(teams, algorithm) if isinstance(algorithm, str) else algorithm
     sides = {
         team: (name, SMALL | own if algorithms.find(name).needs_training else {})
         for team, name in names.items()
     }
-    config = Config.build(env, sides, options or {}, {}, told=told)
+    config = Config.build(env, sides, options or {}, {}, specs=specs)
     rng = np.random.default_rng(1)
     return Player(config, {team: a.init(rng) for team, a in config.algorithms.items()}, 0)
 
@@ -149,7 +149,7 @@ def test_owners_sizes_last_actions_and_images(to: str, tmp_path: Path):
     written(comm, "adversary", to, tmp_path, greedy=False)
     image = Spec(("a", "b"), 11 * 10 * 3, 4, Discrete(3), pixels=(11, 10, 3))
     for sharing in ("shared", "own"):
-        seer = untrained("ppo", "gym:X-v0", told={"t": image}, channels="2,3", sharing=sharing)
+        seer = untrained("ppo", "gym:X-v0", specs={"t": image}, channels="2,3", sharing=sharing)
         assert written(seer, "t", to, tmp_path).inputs["obs"].dtype == np.uint8
 
 
@@ -307,8 +307,8 @@ def test_each_team_has_a_folder_and_an_export_is_replaced(
     out = tmp_path / "out"
     for _ in range(2):
         assert main(["export", str(saved), "--to", "numpy", "--out", str(out)]) == 0
-    told = capsys.readouterr().out
-    assert "team adversary:" in told and f"wrote {out}" in told
+    specs = capsys.readouterr().out
+    assert "team adversary:" in specs and f"wrote {out}" in specs
     names = {path.name for path in (out / "adversary").iterdir()}
     assert names == {"README.md", "example.py", ABOUT, "policy.py", "policy.npz"}
     assert (out / "agent" / "policy.py").is_file()
@@ -323,19 +323,19 @@ def test_what_cannot_be_exported_is_said_in_a_sentence(
     player = untrained("mappo", SPREAD)
     saved = player.save(tmp_path / "saved")
 
-    def told(*words: str) -> str:
+    def specs(*words: str) -> str:
         assert main(["export", *words]) == 2
         return capsys.readouterr().err
 
-    assert "no format 'onx', did you mean 'onnx'?" in told(str(saved), "--to", "onx")
-    assert "say which run to export" in told()
-    assert "has no team 'agnt', did you mean 'agent'?" in told(str(saved), "--team", "agnt")
+    assert "no format 'onx', did you mean 'onnx'?" in specs(str(saved), "--to", "onx")
+    assert "say which run to export" in specs()
+    assert "has no team 'agnt', did you mean 'agent'?" in specs(str(saved), "--team", "agnt")
     (tmp_path / "mine").mkdir()
-    assert "is no export: choose" in told(str(saved), "--out", str(tmp_path / "mine"))
+    assert "is no export: choose" in specs(str(saved), "--out", str(tmp_path / "mine"))
     monkeypatch.setitem(sys.modules, "onnx", None)
-    assert "onnx is not installed: pip install 'shoal[export]'" in told(str(saved))
+    assert "onnx is not installed: pip install 'shoal[export]'" in specs(str(saved))
     (saved / "weights.safetensors").write_bytes(b"x" * os.path.getsize(saved / "policy.json"))
-    assert "the weights in" in told(str(saved), "--to", "numpy")
+    assert "the weights in" in specs(str(saved), "--to", "numpy")
 
 
 def test_past_selves_are_refused_and_the_team_beside_them_is_not(tmp_path: Path):
@@ -349,7 +349,7 @@ def test_past_selves_are_refused_and_the_team_beside_them_is_not(tmp_path: Path)
 
 def test_without_its_environment_a_policy_is_checked_on_random_observations(tmp_path: Path):
     spec = Spec(("a",), 3, 2, Discrete(2))
-    player = untrained("ppo", "gym:NotThere-v0", told={"agent": spec})
+    player = untrained("ppo", "gym:NotThere-v0", specs={"agent": spec})
     done = player.export(tmp_path / "made", to="numpy")
     assert not done.checked["agent"].played and "NotThere" in done.unplayed
 
