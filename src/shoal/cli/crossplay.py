@@ -6,13 +6,17 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table as Grid
+
 from ..config.flags import parse
 from ..config.trust import FLAG
 from ..errors import ShoalError
 from ..report.crossplay import NUMBERS, PICTURE, Entrant, Rules, Table, crossplay, write
 from ..store.player import load
-from .evaluate import members
-from .words import Trusting
+from .evaluate import Evaluation, members
+from .words import Trusting, leading
 
 TITLE = (
     "Let the policies of several runs of one game play in pairs: shoal crossplay runs/a runs/b"
@@ -25,29 +29,17 @@ TITLE = (
 
 
 @dataclass(frozen=True)
-class Crossplay:
+class Crossplay(Evaluation):
     """How each pair plays, and where the table goes."""
 
     episodes: int = 100
     """Episodes of each pair, all pairs on the same games."""
-    sampled: bool = False
-    """Sample actions instead of taking the most likely ones."""
-    best: bool = False
-    """The policies that were evaluated best instead of the last ones."""
-    seed: int = 0
-    """Decides the games that are played."""
     team: str = ""
     """Team that rows play, in a game of several; empty takes the first."""
     seats: int = 1
     """Agents that rows play, in a game of one team."""
     out: str = "crossplay"
     """Folder that the table and the heat map are written to."""
-    json: bool = False
-    """Print one JSON object instead of text."""
-
-    def __post_init__(self) -> None:
-        if self.episodes < 1 or not 0 <= self.seed < 2**32:
-            raise ShoalError("episodes must be at least 1 and seed between 0 and 2**32")
 
     @property
     def rules(self) -> Rules:
@@ -56,10 +48,7 @@ class Crossplay:
 
 def command(args: list[str], trust: Trusting) -> int:
     """Play every pair and print the table."""
-    folders = []
-    words = list(args)
-    while words and not words[0].startswith("-"):
-        folders.append(words.pop(0))
+    folders, words = leading(args)
     options = parse(Crossplay, Crossplay(), words, "shoal crossplay <run> <run> …", TITLE)
     runs = [run for folder in folders for run in _runs(Path(folder))]
     names = [run.name for run in runs]
@@ -70,7 +59,13 @@ def command(args: list[str], trust: Trusting) -> int:
         )
         for run in runs
     ]
-    table = crossplay(entrants, options.rules)
+    with Progress(transient=True, console=Console(stderr=True)) as progress:
+        bar = progress.add_task("pairs")
+        table = crossplay(
+            entrants,
+            options.rules,
+            lambda done, pairs: progress.update(bar, completed=done, total=pairs),
+        )
     folder = Path(options.out)
     try:
         write(table, folder)
@@ -94,14 +89,11 @@ def _runs(folder: Path) -> list[Path]:
 
 
 def _print(table: Table, options: Crossplay) -> None:
-    from rich.console import Console
-    from rich.table import Table as Grid
-
     console = Console()
-    actions = "sampled" if options.sampled else "greedy"
     print(f"{table.env}: rows play {table.rows}, columns {table.columns}")
     for team, returns in table.returns.items():
-        print(f"mean return of one agent of team {team}, {options.episodes} {actions} episodes:")
+        played = f"{options.episodes} {options.actions} episodes"
+        print(f"mean return of one agent of team {team}, {played}:")
         columns = [str(place + 1) for place in range(len(table.names))]
         grid = Grid("", *columns, "mean", "worst", box=None, pad_edge=False)
         for column in grid.columns[1:]:

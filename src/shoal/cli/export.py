@@ -39,12 +39,14 @@ class Export:
 def export(args: list[str], trust: Trusting) -> int:
     """Export a policy and say how it was checked."""
     run, args = first(args, f"say which run to export: {USE}")
-    how = parse(Export, Export(), args, "shoal export <run>", TITLE)
-    formats.find(how.to)  # before anything is read
-    player = load(run, best=how.best, trust=trust.files.everything)
-    if how.team:
-        player = player.team(how.team)
-    done = player.export(how.out or _place(Path(run), how), how.to, greedy=not how.sampled)
+    options = parse(Export, Export(), args, "shoal export <run>", TITLE)
+    formats.find(options.to)  # before anything is read
+    player = load(run, best=options.best, trust=trust.files.everything)
+    if options.team:
+        player = player.team(options.team)
+    done = player.export(
+        options.out or _place(Path(run), options), options.to, greedy=not options.sampled
+    )
     for team, checked in done.checked.items():
         print(f"team {team}: {_sentence(checked)}")
     if done.unplayed:
@@ -61,10 +63,10 @@ def _sentence(checked: Checked) -> str:
     )
 
 
-def _place(run: Path, how: Export) -> Path:
+def _place(run: Path, options: Export) -> Path:
     """A folder named after the policy, in the run's folder; beside the policy if there is none."""
-    words = [how.to.partition(":")[2] or how.to]
-    words += [word for word, said in (("best", how.best), ("sampled", how.sampled)) if said]
-    words += [how.team] if how.team else []
+    words = [options.to.partition(":")[2] or options.to]
+    words += [word for word, said in (("best", options.best), ("sampled", options.sampled)) if said]
+    words += [options.team] if options.team else []
     home = run / FOLDER if (run / folder.CONFIG).is_file() else Path(f"{run.name}-{FOLDER}")
     return home / "-".join(words)

@@ -13,7 +13,7 @@ from ..report import html as page
 from ..report import tables
 from ..report.results import of_folders
 from ..report.study import RunScores, Study
-from .words import Trusting
+from .words import Trusting, leading
 
 TITLE = (
     "Tables, curves and a report of all runs in some folders, such as runs/, a campaign's"
@@ -55,10 +55,8 @@ def _matches(patterns: str, *names: str) -> bool:
 
 def report(args: list[str], trust: Trusting) -> int:
     """Report on any finished runs."""
-    folders = []
-    words = list(args)
-    while words and not words[0].startswith("-"):
-        folders.append(Path(words.pop(0)))
+    names, words = leading(args)
+    folders = [Path(name) for name in names]
     options = parse(Report, Report(), words, "shoal report <folder> …", TITLE)
     if not folders:
         raise ShoalError("say which folders the runs are in: shoal report <folder> …")

@@ -67,21 +67,21 @@ def reproduce(args: list[str], trust: Trusting) -> int:
     """Train what is missing, then compare."""
     words = list(args)
     word = words.pop(0) if words and not words[0].startswith("-") else ""
-    how = parse(Reproduce, Reproduce(), words, REPRODUCE, TITLE)
-    if not word and not how.list and not asks_for_help(args):
+    options = parse(Reproduce, Reproduce(), words, REPRODUCE, TITLE)
+    if not word and not options.list and not asks_for_help(args):
         raise ShoalError(
             f"say which table: {REPRODUCE}, of {', '.join(published.names())}, or a .toml file"
         )
-    if how.list:
+    if options.list:
         _list([word] if word else published.names(), bool(word))
         return 0
     setup()
     table = published.load(word)
-    folder = Path(how.out or Path("campaigns") / table.name)
-    asked = _asked(how, table, trust.files)
+    folder = Path(options.out or Path("campaigns") / table.name)
+    asked = _asked(options, table, trust.files)
     records = reproduction.load(folder, table)
     before = _before(folder, asked, trust.files)
-    changed = before.differing(asked) if how.again else Plan([])
+    changed = before.differing(asked) if options.again else Plan([])
     plan = planning.checked(
         asked.merged(before.without(changed), folder, "train it anew with --again")
     )
@@ -92,7 +92,7 @@ def reproduce(args: list[str], trust: Trusting) -> int:
     left = reproduction.missing(records, table, asked)
     _introduce(table, folder, asked, left)
     with runs.locked(folder):
-        outcomes = processes.work(left.jobs(folder), how.jobs)
+        outcomes = processes.work(left.jobs(folder), options.jobs)
         new, failed = reproduction.collect(folder, table, left)
         records += new
         reproduction.save(records, table, folder)
@@ -103,10 +103,10 @@ def reproduce(args: list[str], trust: Trusting) -> int:
     return _publish(table, records, failed, folder)
 
 
-def _asked(how: Reproduce, table: Table, trust: Trust) -> Plan:
+def _asked(options: Reproduce, table: Table, trust: Trust) -> Plan:
     """The runs asked for."""
-    seeds = planning.numbers(how.seeds)
-    plan = table.plan(how.tasks, how.algorithms, seeds, how.budget, trust)
+    seeds = planning.numbers(options.seeds)
+    plan = table.plan(options.tasks, options.algorithms, seeds, options.budget, trust)
     return planning.checked(plan)
 
 

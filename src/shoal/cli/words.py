@@ -24,5 +24,11 @@ def first(args: list[str], otherwise: str) -> tuple[str, list[str]]:
     raise ShoalError(otherwise)
 
 
+def leading(args: list[str]) -> tuple[list[str], list[str]]:
+    """Split off the words before the first option."""
+    count = next((i for i, word in enumerate(args) if word.startswith("-")), len(args))
+    return args[:count], args[count:]
+
+
 def asks_for_help(args: list[str]) -> bool:
     return "--help" in args or "-h" in args

@@ -56,6 +56,8 @@ SAME = {
     "select_n": "{m}.where({0}, {2}, {1})",
     **{name: f"{{m}}.{name}({{0}})" for name in ("exp", "log", "tanh", "sqrt", "sin", "cos")},
     **{name: f"{{m}}.{name}({{0}})" for name in ("abs", "sign", "floor", "ceil")},
+    "reduce_or": "{0}.any({axes})",
+    "reduce_and": "{0}.all({axes})",
 }
 CUT_OFF = {"add", "sub", "mul", "neg", "not", "shift_left"}  # may leave 32 bits
 

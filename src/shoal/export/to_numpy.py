@@ -43,8 +43,6 @@ NUMPY = Words(
         "logistic": "0.5 + 0.5 * np.tanh(0.5 * {0})",
         "reduce_max": "{0}.max({axes})",
         "reduce_min": "{0}.min({axes})",
-        "reduce_or": "{0}.any({axes})",
-        "reduce_and": "{0}.all({axes})",
     },
     pad=lambda name, widths, value: f"np.pad({name}, {tuple(widths)}, constant_values={value})",
 )

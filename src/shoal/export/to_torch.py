@@ -50,8 +50,6 @@ TORCH = Words(
         "logistic": "torch.sigmoid({0})",
         "reduce_max": "{0}.amax({axes})",
         "reduce_min": "{0}.amin({axes})",
-        "reduce_or": "{0}.any({axes})",
-        "reduce_and": "{0}.all({axes})",
     },
     pad=_padded,
 )
