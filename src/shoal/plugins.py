@@ -26,6 +26,8 @@ GROUPS = {  # kind -> group of entry points
     "game": "shoal.games",
     "torso": "shoal.torsos",
     "callback": "shoal.callbacks",
+    "tracker": "shoal.trackers",
+    "adapter": "shoal.adapters",
     "export": "shoal.exports",
 }
 PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
@@ -56,10 +58,12 @@ PACKAGES = {  # prefix of environment ids -> packages that Shoal has adapters fo
 _loaded: dict[str, Any] = {}  # import path -> object that this process has already
 
 
-def versions(paths: Iterable[str]) -> dict[str, str]:
-    """Versions of the packages that import paths lead to, where installed."""
+def versions(words: Iterable[str]) -> dict[str, str]:
+    """Versions of the packages that import paths and names of entry points lead to, where
+    installed."""
+    paths = {path_of(kind, word) for word in words for kind in GROUPS}
     found = {}
-    for package in {path.partition(":")[0].partition(".")[0] for path in paths}:
+    for package in sorted({re.split("[.:]", path)[0] for path in paths if path}):
         with contextlib.suppress(PackageNotFoundError):
             found[package] = version(package)
     return found
@@ -110,6 +114,21 @@ def load(path: str) -> Any:
             raise ShoalError(f"{module} has no {name!r}{hint}")
         _loaded[path] = getattr(found, name)
     return _loaded[path]
+
+
+def made(kind: str, word: str, base: type) -> Any:
+    """An object of the class that a word names, which must be derived from `base`."""
+    path = path_of(kind, word)
+    if not path:
+        hint = did_you_mean(word, entries(kind))
+        raise ShoalError(f"there is no {kind} {word!r}{hint}: name one as <module>:<class>")
+    found = load(path)
+    if not isinstance(found, type) or not issubclass(found, base):
+        raise ShoalError(f"{path} is not a {kind}: derive it from shoal.{base.__name__}")
+    try:
+        return found()
+    except TypeError as error:
+        raise ShoalError(f"{path} cannot be made without arguments: {error}") from None
 
 
 def register(thing: Any) -> str:

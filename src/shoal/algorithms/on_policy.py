@@ -100,16 +100,19 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
     # -- nets --------------------------------------------------------------------------------------
 
     def init(self, rng: Rng) -> Learner:
-        c = self.config
-        actor = Actor(
-            self.torso(rng, "actor"), policy_head(rng, self.owner, c.hidden, self.spec, c.squash)
-        )
-        params: dict[str, Any] = {"actor": actor, "critic": self.init_critic(rng)}
+        params: dict[str, Any] = {"actor": self.init_actor(rng), "critic": self.init_critic(rng)}
         opt = {part: self.tx.init(net) for part, net in params.items()}
         scale = ReturnNormaliser(jnp.zeros(()), jnp.ones(()), jnp.zeros(()))
         return Learner(params, self.init_target(params["critic"]), opt, scale)
 
+    def init_actor(self, rng: Rng) -> Any:
+        """The net that acts: a torso and a head, as `Actor`."""
+        c = self.config
+        torso = self.torso(rng, "actor")
+        return Actor(torso, policy_head(rng, self.owner, c.hidden, self.spec, c.squash))
+
     def init_critic(self, rng: Rng) -> Any:
+        """The net that predicts returns, as `Critic`."""
         owner = self.critic_owner
         torso = (
             IdentityTorso() if self.config.share_torso else self.torso(rng, "critic", owner=owner)

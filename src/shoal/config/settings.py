@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .. import plugins
 from ..errors import ShoalError, did_you_mean
 
 SHORT = 20_000  # steps of a run, up to which one process steps its games
@@ -73,7 +74,7 @@ class Settings:
     """Team, or metric of the environment, whose score in evaluations decides which policy is kept
     as the best; empty takes the first team that learns."""
     track: str = ""
-    """Also log to wandb, to mlflow or to both: wandb,mlflow."""
+    """Also log to wandb, to mlflow, to both (wandb,mlflow) or to one's own, as <module>:<class>."""
     project: str = "shoal"
     """Project of Weights & Biases or experiment of MLflow that the run goes to."""
     callbacks: str = ""
@@ -103,10 +104,13 @@ class Settings:
             raise ShoalError(f"film must be 0 to 100 episodes, not {self.film}")
         if self.evaluations > 10_000:
             raise ShoalError(f"evaluations must be at most 10,000, not {self.evaluations}")
-        for word in self.track.split(",") if self.track else ():
-            if word not in TRACKERS:
-                hint = did_you_mean(word, TRACKERS)
-                raise ShoalError(f"track must be of {', '.join(TRACKERS)}, not {word!r}{hint}")
+        for word in map(str.strip, self.track.split(",")) if self.track else ():
+            if word not in TRACKERS and not plugins.path_of("tracker", word):
+                known = [*TRACKERS, *plugins.entries("tracker")]
+                raise ShoalError(
+                    f"track must be of {', '.join(known)}, or <module>:<class>, not"
+                    f" {word!r}{did_you_mean(word, known)}"
+                )
         plain = self.out.isprintable() and self.name.isprintable() and len(self.name.encode()) < 200
         if not plain or not self.out or self.name != self.name.strip("/. ") or "/" in self.name:
             raise ShoalError("name must be a plain folder name and out the folder it goes into")

@@ -91,20 +91,26 @@ def of_files(trust: Trust) -> Iterator[None]:
 
 def parts(plain: Any) -> list[str]:
     """The import paths that a saved config names beside its environment."""
+    return [word for word in words(plain) if plugins.is_path(word)]
+
+
+def words(plain: Any) -> list[str]:
+    """The words of a saved config that may name code beside its environment."""
     teams = plain.get("teams") if isinstance(plain, dict) else None
     sides = (
         [one for one in teams.values() if isinstance(one, dict)] if isinstance(teams, dict) else []
     )
-    words = [one.get("algorithm") for one in sides]
+    found = [one.get("algorithm") for one in sides]
     for one in sides:
         options = one.get("options")
-        words += options.values() if isinstance(options, dict) else ()
+        found += options.values() if isinstance(options, dict) else ()
         origin = one.get("origin")
-        words += parts(origin.get("config")) if isinstance(origin, dict) else ()
+        found += words(origin.get("config")) if isinstance(origin, dict) else ()
     settings = plain.get("settings") if isinstance(plain, dict) else None
-    callbacks = settings.get("callbacks") if isinstance(settings, dict) else None
-    words += callbacks.split(",") if isinstance(callbacks, str) else ()
-    return [word for word in words if isinstance(word, str) and plugins.is_path(word)]
+    for several in ("callbacks", "track"):
+        named = settings.get(several) if isinstance(settings, dict) else None
+        found += map(str.strip, named.split(",")) if isinstance(named, str) else ()
+    return [word for word in found if isinstance(word, str)]
 
 
 def needed(plain: dict[str, Any]) -> str:
@@ -132,6 +138,8 @@ def _known(env: str) -> bool:
         return True
     if prefix in (*COMPILED, "football") or plugins.known(env):
         return True
+    if prefix in plugins.entries("adapter"):
+        return _plain("", rest)
     if prefix not in plugins.PACKAGES:
         return False
     module = rest if prefix == "pz" else rest.rpartition(":")[0] or "gymnasium"

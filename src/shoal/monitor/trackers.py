@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .. import files
+from .. import files, plugins
 from ..config.config import Config
 from ..errors import ShoalError
 from ..store import folder
@@ -29,10 +29,9 @@ UNKNOWN = re.compile(r"[^\w/. -]")  # characters that MLflow allows in no metric
 class Tracker(Callback):
     """A tracking service: opens a tracked run at the first call and closes it at the end."""
 
-    name: str
+    name: str  # under which `tracking.json` keeps the id of the tracked run
 
     def __init__(self) -> None:
-        self.package = package(self.name)
         self.ended = False
         self.open = False
 
@@ -94,6 +93,7 @@ class WandB(Tracker):
 
     def __init__(self) -> None:
         super().__init__()
+        self.package = package(self.name)
         mode = os.environ.get("WANDB_MODE") or self.package.setup().settings.mode
         if mode == "online" and not self._known():
             raise ShoalError(
@@ -144,6 +144,10 @@ class MLflow(Tracker):
 
     name = "mlflow"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.package = package(self.name)
+
     def begin(self, run: LiveRun, before: str) -> str:
         self.client = self.package.MlflowClient()
         if before:
@@ -179,8 +183,11 @@ KINDS: dict[str, Callable[[], Tracker]] = {"wandb": WandB, "mlflow": MLflow}
 
 
 def trackers(config: Config) -> list[Tracker]:
-    """The trackers that a run's settings name."""
-    return [KINDS[word]() for word in config.settings.track.split(",") if word]
+    """The trackers that a run's settings name: ours, or by entry point or import path."""
+    words = [word.strip() for word in config.settings.track.split(",") if word.strip()]
+    return [
+        KINDS[word]() if word in KINDS else plugins.made("tracker", word, Tracker) for word in words
+    ]
 
 
 def package(name: str) -> Any:

@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import __version__, envs, plugins
 from ..config.config import Config
-from ..config.trust import NOTHING, Trust, needed, parts
+from ..config.trust import NOTHING, Trust, needed, words
 from ..devices import setup
 from ..errors import ShoalError
 from ..files import errors_name, read_json, write_json
@@ -188,7 +188,7 @@ def protocol(config: Config) -> RunProtocol:
             "numpy": np.__version__,
             "python": platform.python_version(),
             **envs.versions(config.env),
-            **plugins.versions(parts(config.to_json())),
+            **plugins.versions([config.env, *words(config.to_json())]),
         },
         "device": jax.devices()[0].device_kind,
         "devices": config.devices,
