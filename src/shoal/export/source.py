@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .plain import Plain, Step, Value, product, times
+from .steps import Plain, Step, Value, product, times
 
 CUT = "0xFFFFFFFF"
 

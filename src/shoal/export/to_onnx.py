@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from .formats import Run, package
-from .plain import Plain, Step, Value, product, times
 from .program import Program
 from .source import type_name
+from .steps import Plain, Step, Value, product, times
 
 OPSET = 18
 IR = 9  # version of the file that came with this opset

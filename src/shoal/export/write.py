@@ -13,8 +13,8 @@ from ..types import View
 from . import formats
 from .check import TOLERANCE, Checked, check
 from .formats import Format
-from .plain import Value
 from .program import NEXT, Policy, Program, Unsupported
+from .steps import Value
 
 ABOUT = "export.json"
 MEANINGS = {  # of inputs and outputs
