@@ -41,6 +41,17 @@ def test_links_lead_somewhere(page):
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+def test_every_trap_has_a_test_that_names_it():
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    named = {
+        int(n)
+        for words in re.findall(r"trap((?:[ _]\d+)+)", tests.lower())
+        for n in re.findall(r"\d+", words)
+    }
+    listed = re.findall(r"^(\d+)\. ", (ROOT / "docs" / "traps.md").read_text(), re.MULTILINE)
+    assert listed and [trap for trap in listed if int(trap) not in named] == []
+
+
 # Sizes that the commands of a page get when a test runs them
 SMALL = "--steps 400 --games 4 --window 10 --eval-episodes 2 --out runs"
 OFF = "--capacity 400 --warmup 100 --batch 8"
