@@ -15,7 +15,10 @@ import shoal
 from shoal import files
 from shoal.cli.main import main
 from shoal.config import campaign
-from shoal.report import reproduction
+from shoal.errors import ShoalError
+from shoal.export.write import ABOUT
+from shoal.monitor import trackers
+from shoal.report import crossplay, reproduction
 from shoal.store import checkpoint, folder, policy_store
 from shoal.store.folder import finished
 
@@ -55,6 +58,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files.write_json(out / "group" / folder.GROUP, {"seeds": [0], "config": config})
     files.write_json(out / "camp" / campaign.FILE, {"pairs": [], "scales": {}})
     files.write_json(out / "camp" / reproduction.RECORDS, {"table": "mpe", "runs": []})
+    for name in (crossplay.NUMBERS, ABOUT, trackers.IDS):
+        files.write_json(out / "run" / name, {})
     return out
 
 
@@ -88,6 +93,18 @@ def test_a_file_from_the_future_is_refused(
     told = capsys.readouterr().err
     assert told.count("\n") == 1 and told.endswith("install a newer shoal\n"), told
     assert f"{name} has format {version}, and this shoal reads formats up to {version - 1}" in told
+
+
+def test_trackers_refuse_ids_from_the_future(here: Path) -> None:
+    path = here / "run" / trackers.IDS
+    files.write_json(path, {"wandb": "a"})
+    assert trackers.Tracker._tracked_as(path)["wandb"] == "a"
+    path.write_text('{"wandb": "a", "format": 2}')
+    with pytest.raises(files.Newer, match="has format 2"):
+        trackers.Tracker._tracked_as(path)
+    path.write_text('{"wandb": 3}')
+    with pytest.raises(ShoalError, match="does not say how the run was tracked"):
+        trackers.Tracker._tracked_as(path)
 
 
 def test_files_without_a_version_are_read(here: Path) -> None:

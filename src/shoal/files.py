@@ -29,6 +29,9 @@ VERSIONS = {
     "group.json": 1,
     "campaign.json": 1,
     "reproduction.json": 1,
+    "crossplay.json": 1,
+    "export.json": 1,
+    "tracking.json": 1,
 }
 PLAIN = 1  # version of a config under any other file name
 

@@ -402,7 +402,7 @@ def test_weights_and_biases_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     result = tracked(tmp_path, monkeypatch, "wandb")
-    (id_,) = json.loads((result.path / trackers.IDS).read_text()).values()
+    id_ = json.loads((result.path / trackers.IDS).read_text())["wandb"]
     folders = sorted((result.path / "wandb").glob("offline-run-*"))
     assert len(folders) == 2 and all(folder.name.endswith(id_) for folder in folders)
     history, exits = [], []
@@ -457,7 +457,7 @@ def test_mlflow_with_a_local_database(tmp_path: Path, monkeypatch: pytest.Monkey
     assert experiment
     (theirs,) = client.search_runs([experiment.experiment_id])
     id_ = theirs.info.run_id
-    assert json.loads((result.path / trackers.IDS).read_text()) == {"mlflow": id_}
+    assert json.loads((result.path / trackers.IDS).read_text())["mlflow"] == id_
     assert theirs.info.status == "FINISHED" and theirs.data.params["settings.steps"] == "400"
     told = {(m.step, m.value) for m in client.get_metric_history(id_, "evaluation/agent/return")}
     assert told == {

@@ -57,7 +57,10 @@ def find(name: str) -> type[Algorithm]:
         path = plugins.path_of("algorithm", name)
         if not path:
             hint = did_you_mean(name, [*ALGORITHMS, *ALIASES, *plugins.entries("algorithm")])
-            raise ShoalError(f"there is no algorithm {name!r}{hint}: `shoal list` shows them all")
+            raise ShoalError(
+                f"there is no algorithm {name!r}{hint}: `shoal list` shows them all, also those of"
+                f" installed packages"
+            )
         kind = _checked(path, plugins.load(path))
     return kind
 

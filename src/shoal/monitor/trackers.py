@@ -65,7 +65,10 @@ class Tracker(Callback):
     def _tracked_as(path: Path) -> dict[str, str]:
         """Ids of the tracked runs, from before this run was resumed."""
         ids = files.read_json(path, "a run that was tracked") if path.exists() else {}
-        if not isinstance(ids, dict) or not all(isinstance(one, str) for one in ids.values()):
+        sound = isinstance(ids, dict) and all(
+            isinstance(one, str) for name, one in ids.items() if name != files.FORMAT
+        )
+        if not sound:
             raise ShoalError(f"{path} does not say how the run was tracked: remove it")
         return ids
 

@@ -7,7 +7,6 @@ one team, a row's policy plays its first agents and a column's the rest.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from ..engine.episodes import Episodes
 from ..engine.evaluate import evaluator
 from ..envs.host.arena import Alone
 from ..errors import ShoalError, did_you_mean
-from ..files import atomic
+from ..files import atomic, write_json
 from ..store.player import Player
 
 PICTURE = "crossplay.png"
@@ -220,8 +219,7 @@ def _standard_error(scores: np.ndarray) -> float:
 def write(table: Table, folder: Path) -> None:
     """Write the numbers as JSON and the heat map as PNG."""
     folder.mkdir(parents=True, exist_ok=True)
-    with atomic(folder / NUMBERS) as temporary:
-        temporary.write_text(json.dumps(table.to_json(), indent=1))
+    write_json(folder / NUMBERS, table.to_json())
     with atomic(folder / PICTURE) as temporary:
         _heat_map(table).savefig(temporary, format="png")
 

@@ -453,6 +453,7 @@ def test_outcomes_are_of_exactly_two_teams():
         "b": {"win": 0.25, "draw": 0.25, "loss": 0.5},
     }
     assert outcomes(Episodes({"a": returns["a"]}, np.ones(4))) == {}
+    assert outcomes(Episodes(returns, np.ones(4), {"a/won": np.ones(4)})) == {}  # it is said
 
 
 # -- words and mistakes ----------------------------------------------------------------------------
