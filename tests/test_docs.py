@@ -41,6 +41,14 @@ def test_links_lead_somewhere(page):
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+def test_the_files_that_the_page_on_structure_names_are_there():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", page))
+    there = [str(path) for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.py")]
+    assert len(named) > 50
+    assert [name for name in named if not any(path.endswith(f"/{name}") for path in there)] == []
+
+
 def test_every_trap_has_a_test_that_names_it():
     tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     named = {
