@@ -84,10 +84,10 @@ def command(args: list[str], trust: Trusting) -> int:
         raise ShoalError(f"say what to watch: {USE}")
     if len(words) == 1 and words[0] in algorithms.ALGORITHMS and not Path(words[0]).exists():
         raise ShoalError(f"say which game {words[0]} shall play: {USE}")
-    options, args = env_options(args) if len(words) == 2 else ({}, args)
+    of_game, args = env_options(args) if len(words) == 2 else ({}, args)
     options, others = evaluation(Watching(), args, "shoal watch <run>", TITLE)
     if len(words) == 2:
-        player = _untrained(words[0], words[1], options)
+        player = _untrained(words[0], words[1], of_game)
         place = Path(re.sub(r"\W+", "-", words[1]))
     else:
         run = Path(words[0])
