@@ -372,6 +372,8 @@ def test_a_name_in_a_strangers_run_becomes_no_code(
 
 
 def test_a_format_of_another_package_is_found_by_its_path(tmp_path: Path):
+    with pytest.raises(ShoalError, match="json:dumps is not a format: it must be a class that has"):
+        formats.find("json:dumps")
     one = formats.find("shoal.export.to_numpy:Numpy")
     made = program(untrained("mappo", SPREAD), "agent")
     one.write(made, tmp_path)
