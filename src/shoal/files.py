@@ -108,7 +108,7 @@ def _sync(path: Path) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text file, all or nothing."""
     with atomic(path) as temporary:
-        temporary.write_text(text)
+        temporary.write_text(text, "utf-8")  # whatever this machine's own encoding is
 
 
 def write_json(path: Path, content: Any) -> None:
