@@ -119,6 +119,29 @@ def test_files_without_a_version_are_read(here: Path) -> None:
     assert main(["resume", "cut"]) == 0
 
 
+def test_a_folder_is_replaced_whole_and_what_lies_beside_it_is_left_alone(tmp_path: Path) -> None:
+    """A policy is saved and exported to any place, beside folders of the user's own."""
+    for name in ("net.old", "net.tmp"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine").touch()
+    for number in ("1", "2"):
+        with files.atomic_folder(tmp_path / "net") as temporary:
+            (temporary / number).touch()
+    with pytest.raises(ZeroDivisionError), files.atomic_folder(tmp_path / "net") as temporary:
+        (temporary / "3").touch()
+        raise ZeroDivisionError
+    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
+    assert found == ["net", "net.old", "net.old/mine", "net.tmp", "net.tmp/mine", "net/2"]
+
+
+def test_the_folder_of_before_is_read_where_its_replacement_was_interrupted(tmp_path: Path) -> None:
+    place = tmp_path / "policy"
+    assert files.settled(place) == place
+    for name in ("policy.old", ".policy.old", "policy"):  # 0.1.0's, ours, the new one
+        (tmp_path / name).mkdir()
+        assert files.settled(place).name == name
+
+
 @pytest.mark.parametrize("version", ["1", None, True, 1.5, []])
 def test_a_version_that_is_none_is_refused(version: Any, tmp_path: Path) -> None:
     path = tmp_path / folder.CONFIG

@@ -354,7 +354,26 @@ def test_without_its_environment_a_policy_is_checked_on_random_observations(tmp_
     assert not done.checked["agent"].played and "NotThere" in done.unplayed
 
 
+@pytest.mark.parametrize("to", ["numpy", *SLOW])
+@pytest.mark.parametrize("quotes", ['"""', '\\"""'])
+def test_a_name_in_a_strangers_run_becomes_no_code(
+    to: str, quotes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What is written is also run, to compare it; names of teams and agents are the stranger's."""
+    if to == "torch":
+        pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    sly = f"{quotes};open('mark', 'w');{quotes}".replace("'", quotes[-1])
+    spec = Spec((sly,), 3, 2, Discrete(2))
+    player = untrained("ppo", "gym:NotThere-v0", specs={sly: spec})
+    path = player.export(tmp_path / "made", to=to).path
+    assert not (tmp_path / "mark").exists()
+    assert json.loads((path / ABOUT).read_text())["team"] == sly
+
+
 def test_a_format_of_another_package_is_found_by_its_path(tmp_path: Path):
+    with pytest.raises(ShoalError, match="json:dumps is not a format: it must be a class that has"):
+        formats.find("json:dumps")
     one = formats.find("shoal.export.to_numpy:Numpy")
     made = program(untrained("mappo", SPREAD), "agent")
     one.write(made, tmp_path)

@@ -259,4 +259,4 @@ def _print_table(done: list[tuple[Member, Played]], over: list[Over]) -> None:
             between = f" between {len(scores)} runs" if spread else ""
             name = f"{one.algorithm} on {one.env}"
             table.add_row(name, team, f"{told['mean']:.2f}{spread}{between}", style="bold")
-    Console().print(table, highlight=False)
+    Console(markup=False).print(table, highlight=False)

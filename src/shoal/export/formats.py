@@ -33,6 +33,7 @@ class Format(Protocol):
     def load(self, folder: Path) -> Run: ...
 
 
+PARTS = ("packages", "files", "opened", "called", "write", "load")  # of a format
 FORMATS = {  # name -> module and class, imported when needed
     "onnx": "to_onnx:Onnx",
     "stablehlo": "to_stablehlo:StableHlo",
@@ -54,7 +55,11 @@ def find(name: str) -> Format:
         module, _, kind = path.partition(":")
         made = getattr(importlib.import_module(f".{module}", __package__), kind)()
     else:
-        made = plugins.load(path)()
+        kind = plugins.load(path)
+        for part in PARTS:
+            if not isinstance(kind, type) or not hasattr(kind, part):
+                raise ShoalError(f"{path} is not a format: it must be a class that has {part}")
+        made = kind()
     for needed in made.packages:
         package(needed)
     return made

@@ -72,7 +72,7 @@ def module(program: Plain, words: Words, title: str) -> str:
     lines += [f"{step.out.name} = {_expression(step, program, words)}" for step in program.steps]
     outputs = [f'"{name}": {_reference(value, program, words)}' for name, value in program.outputs]
     return words.template.format(
-        title=title,
+        title=title.replace("\\", r"\\").replace('"', r"\""),  # names must not end the docstring
         inputs=", ".join(value.name for value in program.inputs),
         lines="\n".join(f"        {line}" for line in lines),
         outputs=", ".join(outputs),

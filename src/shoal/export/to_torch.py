@@ -70,7 +70,7 @@ class Torch:
     def write(self, program: Program, folder: Path) -> None:
         torch = package("torch")
         plain = program.plain
-        (folder / "policy.py").write_text(module(plain, TORCH, program.title))
+        (folder / "policy.py").write_text(module(plain, TORCH, program.title), "utf-8")
         weights = {name: torch.from_numpy(array) for name, array in arrays(plain).items()}
         torch.save(weights, folder / "policy.pt")
 

@@ -20,12 +20,13 @@ from ..engine.episodes import Episodes
 from ..engine.evaluate import evaluator
 from ..envs.host.arena import Alone
 from ..errors import ShoalError, did_you_mean
-from ..files import atomic, write_json
+from ..files import write_json
 from ..store.player import Player
+from . import figures
+from .figures import INK
 
 PICTURE = "crossplay.png"
 NUMBERS = "crossplay.json"
-INK = "#33383d"
 
 
 class Entrant(NamedTuple):
@@ -220,8 +221,7 @@ def write(table: Table, folder: Path) -> None:
     """Write the numbers as JSON and the heat map as PNG."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / NUMBERS, table.to_json())
-    with atomic(folder / PICTURE) as temporary:
-        _heat_map(table).savefig(temporary, format="png")
+    figures.save(_heat_map(table), folder / PICTURE)
 
 
 def _heat_map(table: Table) -> Any:
@@ -230,9 +230,7 @@ def _heat_map(table: Table) -> Any:
     from matplotlib.figure import Figure
 
     side = max(3.2, 0.62 * len(table.names) + 1.6)
-    figure = Figure(
-        figsize=(side * len(table.returns) + 1.5, side + 0.6), layout="constrained", dpi=130
-    )
+    figure = Figure(figsize=(side * len(table.returns) + 1.5, side + 0.6), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(
         f"cross-play on {table.env}", x=0.01, ha="left", color=INK, fontsize=11, fontweight="bold"

@@ -309,7 +309,7 @@ def console(path: Path) -> Path:
 def last_words(path: Path) -> str:
     """The last line of a run's console output."""
     with contextlib.suppress(OSError):
-        lines = console(path).read_text(errors="replace").split("\n")
+        lines = console(path).read_text("utf-8", errors="replace").split("\n")
         return next(
             (line.strip().removeprefix("shoal: ") for line in reversed(lines) if line.strip()), ""
         )
