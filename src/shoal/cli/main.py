@@ -23,6 +23,7 @@ Shoal trains teams of agents.
   shoal export <run> --to <format>          the policy for ONNX, StableHLO, numpy or PyTorch
   shoal campaign <algorithms> <envs> …      train all of them with several seeds, and write a report
   shoal crossplay <run> <run> …             let policies of several runs play in pairs
+  shoal exploit <run> [--team <team>]       how much a best response gains against it
   shoal report <folder> …                   the same report on all runs in some folders
   shoal reproduce <table> …                 train a published table, and compare: --list shows them
   shoal list                                the algorithms and environments there are
@@ -49,6 +50,7 @@ COMMANDS = {
     "export": "export:export",
     "campaign": "campaign:campaign",
     "crossplay": "crossplay:command",
+    "exploit": "exploit:command",
     "report": "report:report",
     "reproduce": "reproduce:reproduce",
     "list": "info:list_all",
