@@ -8,12 +8,13 @@ from pathlib import Path
 from ..config import campaign as planning
 from ..config.campaign import Plan
 from ..config.flags import flags, parse
+from ..config.settings import LOCAL, check_cluster
 from ..config.trust import EVERYTHING, NOTHING, Trust, needed
 from ..devices import setup, usable
 from ..errors import ShoalError
 from ..report.results import of_campaign
 from ..store import folder as runs
-from ..sweep import processes, progress
+from ..sweep import progress, scheduler
 from .report import publish
 from .words import Trusting
 
@@ -41,6 +42,9 @@ class Campaign:
     """The campaign's folder."""
     at_once: int = 0
     """Runs side by side; 0 is one on each core."""
+    cluster: str = LOCAL
+    """Where the runs are trained: local is this machine, auto the Ray cluster that it is part of;
+    or a cluster's address, as in ray://host:10001."""
     metric: str = ""
     """Metric of the environments that the report takes as the score, such as won; empty takes the
     return of one agent."""
@@ -48,6 +52,7 @@ class Campaign:
     def __post_init__(self) -> None:
         if self.at_once < 0:
             raise ShoalError(f"at_once must not be negative, not {self.at_once}")
+        check_cluster(self.cluster)
 
 
 def campaign(args: list[str], trust: Trusting) -> int:
@@ -58,10 +63,10 @@ def campaign(args: list[str], trust: Trusting) -> int:
     plan = planning.checked(plan, how.metric)
     planning.save(plan, folder)
     jobs = plan.jobs(folder)
-    done = sum(processes.finished(job.path) for job in jobs)
+    done = sum(runs.finished(job.path) for job in jobs)
     print(f"campaign of {len(jobs)} runs in {folder}, {done} of them finished already", flush=True)
     with runs.locked(folder):
-        outcomes = processes.work(jobs, how.at_once or _side_by_side(plan))
+        outcomes = scheduler.work(jobs, _at_once(how, plan), cluster=how.cluster)
     if any(outcome.state == progress.STOPPED for outcome in outcomes.values()):
         flag = max(needed(pair.config) for pair in plan.pairs)
         print(f"stopped: `shoal campaign {folder}{flag}` goes on", flush=True)
@@ -69,8 +74,10 @@ def campaign(args: list[str], trust: Trusting) -> int:
     return publish(of_campaign(folder, plan, how.metric), folder)
 
 
-def _side_by_side(plan: Plan) -> int:
-    """Number of runs at once: each needs a core for each of its devices."""
+def _at_once(how: Campaign, plan: Plan) -> int:
+    """Number of runs at once: on this machine, each needs a core for each of its devices."""
+    if how.at_once or how.cluster != LOCAL:
+        return how.at_once
     devices = max(pair.config["settings"]["devices"] for pair in plan.pairs)
     return max(len(usable()) // max(devices, 1), 1)
 
@@ -110,10 +117,12 @@ def _planned(
             f"say what to train on what: {CAMPAIGN}, or shoal campaign <folder or .toml file>"
         )
     if len(names) == 1 and (Path(names[0]) / planning.FILE).exists():
-        if options or how != replace(Campaign(), at_once=how.at_once, metric=how.metric):
+        if options or how != replace(
+            Campaign(), at_once=how.at_once, metric=how.metric, cluster=how.cluster
+        ):
             raise ShoalError(
                 f"{names[0]} says all itself: shoal campaign {names[0]}, and"
-                f" nothing else but --at-once and --metric"
+                f" nothing else but --at-once, --cluster and --metric"
             )
         return Path(names[0]), planning.load(Path(names[0]), trust)
     if len(names) == 1 and not names[0].endswith(".toml"):

@@ -37,7 +37,18 @@ CLAIM = ".claim"  # suffix of a lock file beside a folder about to be made
 FAULTS = "faults.jsonl"  # exists only if an environment on the host broke
 CHECKPOINTS = "checkpoints"
 THEIRS = "wandb"  # subfolder that Weights & Biases writes to
-FREE = ("out", "name", "seeds", "devices", "workers", "patience", "tolerance", "keep", "save_every")
+FREE = (
+    "out",
+    "name",
+    "seeds",
+    "cluster",
+    "devices",
+    "workers",
+    "patience",
+    "tolerance",
+    "keep",
+    "save_every",
+)
 UNDECIDED = (
     *FREE,
     "film",

@@ -16,8 +16,9 @@ import jax
 import numpy as np
 
 from .. import files
+from ..config.campaign import Job, cores
 from ..config.config import Config
-from ..config.settings import MOST_SEEDS, numbers
+from ..config.settings import LOCAL, MOST_SEEDS, numbers
 from ..config.trust import NOTHING, Trust, needed
 from ..devices import usable
 from ..errors import ShoalError
@@ -29,7 +30,7 @@ from ..run import resuming
 from ..store import checkpoint, folder, start
 from ..store.records import Summary
 from ..store.summary import Result
-from . import processes, progress, vectorised
+from . import progress, scheduler, vectorised
 
 
 class Unfinished(ShoalError):
@@ -56,12 +57,17 @@ def train(config: Config, quiet: bool = False) -> Result:
 
 
 def resume(
-    path: Path, quiet: bool = False, trust: Trust = NOTHING, steps: int = 0, seeds: str = ""
+    path: Path,
+    quiet: bool = False,
+    trust: Trust = NOTHING,
+    steps: int = 0,
+    seeds: str = "",
+    cluster: str = "",
 ) -> Result:
     """Train what is left of a group.
 
     With `steps`, extend every seed to that many in all; with `seeds`, add seeds, up to a number or
-    those listed."""
+    those listed. `cluster` is where to go on, if not where it was."""
     content = read(path)
     before = _config(path, content, trust).settings
     further = bool(steps) and steps != before.steps
@@ -69,11 +75,13 @@ def resume(
         for run in members(path, content):
             resuming.refuse_fewer(run, steps)
         content["config"]["settings"]["steps"] = steps
+    if cluster:
+        content["config"]["settings"]["cluster"] = cluster
     if seeds:
         content["seeds"] = _with_more(path, content["seeds"], seeds, before.seed)
     total = _config(path, content, trust).settings.steps
     runs = members(path, content)
-    if all(processes.finished(run, total) for run in runs):
+    if all(folder.finished(run, total) for run in runs):
         raise ShoalError(
             f"{path} is finished: there is nothing to resume (--steps trains its seeds further,"
             f" --seeds adds others)"
@@ -143,20 +151,28 @@ def _work(
     """Train all members: in processes on a CPU, in one program on an accelerator."""
     config = _config(path, content, trust)
     each = list(zip(members(path, content), content["seeds"], strict=True))
-    if jax.default_backend() != "cpu" and not config.hosted:
+    cluster = config.settings.cluster
+    if jax.default_backend() != "cpu" and not config.hosted and cluster == LOCAL:
         alike = [
             replace(config.settings, seed=seed, seeds=1, out=str(path), name=run.name)
             for run, seed in each
         ]
         return vectorised.work([replace(config, settings=settings) for settings in alike], quiet)
-    common = str(path / folder.GROUP)
+    common = str((path / folder.GROUP).absolute())
     own = trust.only(content["config"])
     steps = config.settings.steps
     jobs = [
-        processes.Job(run, [common, "--seed", str(seed), "--seeds", "1"], own, steps)
+        Job(run, [common, *_one(seed, cluster)], own, steps, cores(content["config"]))
         for run, seed in each
     ]
-    return processes.work(jobs, max(len(usable()) // config.settings.devices, 1), quiet)
+    at_once = max(len(usable()) // config.settings.devices, 1) if cluster == LOCAL else 0
+    return scheduler.work(jobs, at_once, quiet, cluster)
+
+
+def _one(seed: int, cluster: str) -> list[str]:
+    """Arguments that make a run of one seed of a group's config."""
+    here = [] if cluster == LOCAL else ["--cluster", LOCAL]
+    return ["--seed", str(seed), "--seeds", "1", *here]
 
 
 def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Result:
@@ -166,7 +182,7 @@ def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Resul
         files.write_json(path / folder.GROUP, content)
         outcomes = _work(path, content, quiet, trust)
         steps = _config(path, content, trust).settings.steps
-        summaries = {run.name: _summary(run) for run in outcomes if processes.finished(run, steps)}
+        summaries = {run.name: _summary(run) for run in outcomes if folder.finished(run, steps)}
         content |= _statistics(summaries)
         files.write_json(path / folder.GROUP, content)
         if summaries:
