@@ -18,6 +18,7 @@ Shoal trains teams of agents.
 
   shoal train <algorithm> <env> [options]   train, evaluate, and leave a run folder
   shoal resume <run> [--steps <steps>]      go on with a run that was interrupted, or train further
+  shoal fork <run> [options]                go on from it in a new run, with other settings
   shoal evaluate <run> [options]            play a finished run's policy again, or a whole group's
   shoal watch <run> [options]               write a video of it, or of `random <env>`
   shoal export <run> --to <format>          the policy for ONNX, StableHLO, numpy or PyTorch
@@ -44,6 +45,7 @@ With --trust, code of somebody's own that a run folder or a file names is run as
 COMMANDS = {
     "train": "train:train",
     "resume": "train:resume",
+    "fork": "fork:fork",
     "evaluate": "evaluate:evaluate",
     "watch": "watch:command",
     "export": "export:export",

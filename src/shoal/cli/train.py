@@ -60,7 +60,7 @@ def train(args: list[str], trust: Trusting) -> int:
     config, messages = compose_arguments(args, trust.words, trust.files)
     for message in messages:
         print(message, flush=True)
-    return _code((seeds if config.settings.grouped else trainer).train(config))
+    return code_of((seeds if config.settings.grouped else trainer).train(config))
 
 
 def resume(args: list[str], trust: Trusting) -> int:
@@ -80,7 +80,7 @@ def resume(args: list[str], trust: Trusting) -> int:
         place = ["--cluster", options.cluster] if options.cluster else []
         return campaign.campaign([word, *place], trust)
     if seeds.is_group(run):
-        return _code(
+        return code_of(
             seeds.resume(run, False, trust.files, options.steps, options.seeds, options.cluster)
         )
     if options.cluster not in ("", LOCAL):
@@ -90,9 +90,9 @@ def resume(args: list[str], trust: Trusting) -> int:
             f"{run} is one run, and only a group has seeds: shoal train {run / CONFIG}"
             f" --seeds {options.seeds} makes one"
         )
-    return _code(trainer.resume(run, trust=trust.files, steps=options.steps))
+    return code_of(trainer.resume(run, trust=trust.files, steps=options.steps))
 
 
-def _code(result: Result) -> int:
+def code_of(result: Result) -> int:
     """Exit code: 128 plus the signal that ended a run early, as in shells."""
     return 128 + result.stopped if result.stopped else 0

@@ -16,7 +16,7 @@ from ..errors import ShoalError
 from ..files import errors_name, read_json
 from ..options import fill
 from ..types import Spec
-from .compose import ALL, OPENING, Request, choose, compose
+from .compose import ALL, OPENING, SETTINGS, Request, choose, compose
 from .config import Config, opened
 from .fitting import Given, refitted
 from .flags import FLAG, flags, given, parse
@@ -97,6 +97,24 @@ def _again(path: Path, args: list[str], trust: Trust) -> tuple[Config, list[str]
     )
     settings = parse(Settings, config.settings, args, f"shoal train {path}", title)
     return refitted(config, settings, Given(given(Settings, config.settings, args), {}))
+
+
+def changed(config: Config, args: list[str], prog: str, title: str) -> Config:
+    """A saved config with the options of the run and of its algorithms that flags set.
+
+    Flags have a team's name as prefix, and none where all teams are set alike."""
+    sides = list(config.teams.values())
+    alike = all(one == sides[0] for one in sides)
+    bare = {"run": config.settings} | ({"algorithm": sides[0][1]} if alike else {})
+    prefixed = {} if alike else {team: own for team, (_, own) in config.teams.items()}
+    read = _read(bare, prefixed, args, prog, title)
+    run = {name: value for name, value in read.bare.items() if name in SETTINGS}
+    own = {name: value for name, value in read.bare.items() if name not in SETTINGS}
+    teams = {
+        team: (name, replace(options, **(own if alike else read.teams[team])))
+        for team, (name, options) in config.teams.items()
+    }
+    return replace(config, teams=teams, settings=replace(config.settings, **run))
 
 
 def _with_flags(

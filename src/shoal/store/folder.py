@@ -157,16 +157,17 @@ def _interrupted(path: Path) -> bool:
     return False
 
 
-def create(path: Path, config: Config, start: dict[str, Any] | None = None) -> None:
-    """Make the folder and write the config; `start` says which run's weights it starts from."""
+def create(path: Path, config: Config, beside: dict[str, Any] | None = None) -> None:
+    """Make the folder and write the config; `beside` says what it was made of, if of another
+    run."""
     try:
         path.mkdir(parents=True, exist_ok=False)
     except OSError as error:
         raise ShoalError(
             f"the run folder {path} cannot be made ({error.strerror}): choose another out"
         ) from None
-    beside = {"protocol": protocol(config)} | ({"start": start} if start else {})
-    write_json(path / CONFIG, config.to_json() | beside)
+    facts = {"protocol": protocol(config)} | (beside or {})
+    write_json(path / CONFIG, config.to_json() | facts)
 
 
 def totals(path: Path) -> list[int]:
