@@ -36,7 +36,7 @@ from shoal.store import checkpoint
 from shoal.sweep import scheduler
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
-from nodes import SMALL, nodes
+from nodes import grow, nodes
 
 RESULTS = Path(__file__).parent / "results" / "cluster_kills.json"
 WORDS = (
@@ -45,7 +45,6 @@ WORDS = (
 )
 KINDS = ("node", "worker", "run", "run")
 PAUSE = (1.0, 8.0)  # seconds between two kills
-LONGEST = 7200.0  # seconds for the whole campaign
 
 
 def processes(folder: Path) -> list[tuple[int, int]]:
@@ -70,9 +69,7 @@ def strike(kind: str, cluster: Any, folder: Path, rng: random.Random) -> bool:
     if kind == "node":
         victim = rng.choice(list(cluster.worker_nodes))
         cluster.remove_node(victim, allow_graceful=False)
-        cluster.add_node(
-            wait=False, num_cpus=1, object_store_memory=SMALL, node_ip_address="127.0.0.1"
-        )
+        grow(cluster)
         return True
     try:
         os.kill(rng.choice(runs)[kind == "worker"], signal.SIGKILL)
@@ -81,22 +78,22 @@ def strike(kind: str, cluster: Any, folder: Path, rng: random.Random) -> bool:
     return True
 
 
-def torment(jobs: list[Job], count: int, kills: int, seed: int) -> tuple[dict[Path, Any], Counter]:
-    """Run the jobs on `count` nodes and kill until `kills` are reached or all have ended."""
-    rng = random.Random(seed)
+def torment(jobs: list[Job], asked: argparse.Namespace) -> tuple[dict[Path, Any], Counter[str]]:
+    """Run the jobs, and kill until there were enough kills or all have ended."""
+    rng = random.Random(asked.seed)
     struck: Counter[str] = Counter()
     outcomes: dict[Path, Any] = {}
-    with nodes(count) as cluster:
+    with nodes(asked.nodes) as cluster:
         address = cluster.address
         work = threading.Thread(
             target=lambda: outcomes.update(scheduler.work(jobs, cluster=address)), daemon=True
         )
         work.start()
-        until = time.monotonic() + LONGEST
+        until = time.monotonic() + 60 * asked.minutes
         while work.is_alive() and time.monotonic() < until:
             work.join(rng.uniform(*PAUSE))
             begun = any(checkpoint.done(job.path) for job in jobs)
-            if work.is_alive() and begun and struck.total() < kills:
+            if work.is_alive() and begun and struck.total() < asked.kills:
                 kind = rng.choice(KINDS)
                 struck[kind] += strike(kind, cluster, jobs[0].path.parent, rng)
     return outcomes, struck
@@ -117,6 +114,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--nodes", type=int, default=4)
+    parser.add_argument("--minutes", type=float, default=120.0, help="most for the campaign")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     start = time.monotonic()
@@ -129,28 +127,26 @@ def main() -> None:
             for seed in range(asked.runs)
         ]
         alone(jobs, home / "alone")
-        outcomes, struck = torment(jobs, asked.nodes, asked.kills, asked.seed)
-        ended = sum(outcome.state == "finished" for outcome in outcomes.values())
-        wrong = {
-            job.path.name: differences(job.path, home / "alone" / job.path.name) for job in jobs
-        }
+        outcomes, struck = torment(jobs, asked)
+        ended = [path for path, outcome in outcomes.items() if outcome.state == "finished"]
+        wrong = {path.name: differences(path, home / "alone" / path.name) for path in ended}
         different = {name: found for name, found in wrong.items() if found}
     facts = {
         "command": " ".join(["python", "benchmarks/cluster_kills.py", *sys.argv[1:]]),
         "seconds": round(time.monotonic() - start),
         "nodes": asked.nodes,
         "runs": len(jobs),
-        "finished": ended,
+        "finished": len(ended),
         "kills": struck.total(),
         "kinds": dict(struck),
         "different": different,
     }
     RESULTS.write_text(json.dumps(facts, indent=1) + "\n")
     print(
-        f"{facts['kills']} kills ({dict(struck)}) on {asked.nodes} nodes: {ended} of {len(jobs)}"
-        f" runs ended, {len(different)} differ from undisturbed ones"
+        f"{facts['kills']} kills ({dict(struck)}) on {asked.nodes} nodes:"
+        f" {len(ended)} of {len(jobs)} runs ended, {len(different)} differ from undisturbed ones"
     )
-    sys.exit(1 if different or ended < len(jobs) else 0)
+    sys.exit(1 if different or len(ended) < len(jobs) else 0)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,22 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-SMALL = 80_000_000  # bytes of a node's object store, the least that Ray takes
+COMMON = {
+    "object_store_memory": 80_000_000,  # bytes, the least that Ray takes
+    "node_ip_address": "127.0.0.1",
+}
+TRIES = 5  # to start a node: a busy machine may be slower than Ray waits
+
+
+def grow(cluster: Any, cores: int = 1) -> None:
+    """Add a node."""
+    for left in reversed(range(TRIES)):
+        try:
+            cluster.add_node(wait=False, num_cpus=cores, **COMMON)
+            return
+        except Exception:
+            if not left:
+                raise
 
 
 @contextlib.contextmanager
@@ -18,16 +33,11 @@ def nodes(count: int, cores: int = 1) -> Iterator[Any]:
 
     ray_constants.ENABLE_RAY_CLUSTER = False  # loopback is the address, also for its own driver
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    common = {
-        "object_store_memory": SMALL,
-        "node_ip_address": "127.0.0.1",
-        "include_dashboard": False,
-    }
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **common})
-    del common["include_dashboard"]
+    head = {"num_cpus": 0, "include_dashboard": False, **COMMON}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         for _ in range(count):
-            cluster.add_node(wait=False, num_cpus=cores, **common)
+            grow(cluster, cores)
         cluster.wait_for_nodes(120)
         yield cluster
     finally:

@@ -23,6 +23,7 @@ Shoal trains teams of agents.
   shoal watch <run> [options]               write a video of it, or of `random <env>`
   shoal export <run> --to <format>          the policy for ONNX, StableHLO, numpy or PyTorch
   shoal campaign <algorithms> <envs> …      train all of them with several seeds, and write a report
+  shoal sweep <algorithm> <env> --over …    search for settings, by trials or by a population
   shoal crossplay <run> <run> …             let policies of several runs play in pairs
   shoal report <folder> …                   the same report on all runs in some folders
   shoal reproduce <table> …                 train a published table, and compare: --list shows them
@@ -50,6 +51,7 @@ COMMANDS = {
     "watch": "watch:command",
     "export": "export:export",
     "campaign": "campaign:campaign",
+    "sweep": "sweep:sweep",
     "crossplay": "crossplay:command",
     "report": "report:report",
     "reproduce": "reproduce:reproduce",

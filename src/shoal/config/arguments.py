@@ -20,7 +20,7 @@ from .compose import ALL, OPENING, SETTINGS, Request, choose, compose
 from .config import Config, opened
 from .fitting import Given, refitted
 from .flags import FLAG, flags, given, parse
-from .presets import NO_PRESET
+from .presets import NO_PRESET, PRESET
 from .settings import Settings
 from .trust import EVERYTHING, NOTHING, Trust
 
@@ -297,15 +297,22 @@ def _is_algorithm(word: str) -> bool:
     return word in algorithms.ALGORITHMS or word in algorithms.ALIASES
 
 
-def _split(args: list[str]) -> tuple[list[str], dict[str, str], list[str], bool]:
-    """Split into positional words, teams, all other arguments, and whether a preset may be used."""
+def _split(args: list[str]) -> tuple[list[str], dict[str, str], list[str], bool | str]:
+    """Split into positional words, teams, all other arguments, and whether a preset may be used,
+    or its file."""
     alone = []
     rest = []
     teams = {}
     switches = _switches()
     words = [word for word in args if word != NO_PRESET]
+    preset: bool | str = NO_PRESET not in args
     while words:
         word = words.pop(0)
+        if word == PRESET or word.startswith(f"{PRESET}="):
+            preset = word.partition("=")[2] or (words.pop(0) if words else "")
+            if not preset or preset.startswith("--"):
+                raise ShoalError(f"{PRESET} needs a file, such as {PRESET} best.toml")
+            continue
         if word == TEAM or word.startswith(f"{TEAM}="):
             pair = word.partition("=")[2] or (words.pop(0) if words else "")
             team, name = _pair(pair)
@@ -321,7 +328,7 @@ def _split(args: list[str]) -> tuple[list[str], dict[str, str], list[str], bool]
             rest += [word, words.pop(0)] if has_value else [word]
         else:
             (rest if word.startswith("-") else alone).append(word)
-    return alone, teams, rest, NO_PRESET not in args
+    return alone, teams, rest, preset
 
 
 def _pair(words: str) -> tuple[str, str]:

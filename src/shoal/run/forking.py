@@ -7,6 +7,8 @@ its run does, bit for bit.
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 from pathlib import Path
 
 from ..config.config import Config
@@ -49,11 +51,14 @@ def copy(place: Path, path: Path, config: Config) -> None:
     about, arrays = checkpoint.opened(place)
     source = place.parent.parent
     origin = {"forked": {"run": str(source), "steps": about["steps"]}}
-    folder.create(path, config, beside=origin)
+    temporary = path.with_name(f".{path.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    folder.create(temporary, config, beside=origin)
     for name, size in about["logs"].items():
-        (path / name).write_bytes(read_bytes(source / name)[:size])
+        (temporary / name).write_bytes(read_bytes(source / name)[:size])
     facts = about | {"config": config.to_json(), "protocol": folder.protocol(config)}
-    checkpoint.write(path, arrays, facts, config.settings.keep)  # type: ignore[arg-type]
+    checkpoint.write(temporary, arrays, facts, config.settings.keep)  # type: ignore[arg-type]
+    os.replace(temporary, path)
 
 
 def _refuse_trained(place: Path, config: Config) -> None:
