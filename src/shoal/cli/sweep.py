@@ -15,7 +15,6 @@ from ..config.campaign import ALONE, cores
 from ..config.config import Config
 from ..config.flags import flags, parse
 from ..config.settings import LOCAL, check_cluster
-from ..config.trust import Trust
 from ..devices import setup
 from ..errors import ShoalError
 from ..report import search as report
@@ -138,11 +137,7 @@ def _planned(how: Sweep, args: list[str], over: list[str], trust: Trusting) -> t
         if word.partition("=")[0] in REFUSED:
             raise ShoalError(f"a trial is one run, which the search names: leave out {word}")
     space = spaces.parse(over)
-    ends = [
-        {one.name: (one.values or (one.low, one.high))[end] for one in space} for end in (0, -1)
-    ]
-    whole = {one.name for one in space if one.whole}
-    ends = [{k: int(v) if k in whole else v for k, v in end.items()} for end in ends]
+    ends = [{one.name: one.ends[end] for one in space} for end in (0, 1)]
     config: Any = None
     for end in ends:
         config, _ = compose_arguments([*args, *spaces.flags(end)], trust.words, trust.files)
@@ -161,13 +156,9 @@ def _planned(how: Sweep, args: list[str], over: list[str], trust: Trusting) -> t
         judge(config),
         config.settings.evaluations,
         cores(plain),
-        _only(trust, plain),
+        trust.words.only(plain),
     )
     return plan, config
-
-
-def _only(trust: Trusting, plain: dict[str, Any]) -> Trust:
-    return trust.words.only(plain)
 
 
 def _unannealed(args: list[str], config: Config) -> list[str]:

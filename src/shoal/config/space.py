@@ -31,6 +31,13 @@ class Dimension:
     count: int = 0  # points of the range in a grid
     values: tuple[Any, ...] = ()  # instead of a range
 
+    @property
+    def ends(self) -> tuple[Any, Any]:
+        """The first and the last value."""
+        if self.values:
+            return self.values[0], self.values[-1]
+        return self.held(self.low), self.held(self.high)
+
     def grid(self) -> Sequence[Any]:
         """The points of a grid."""
         if self.values:

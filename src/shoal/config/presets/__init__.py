@@ -114,7 +114,7 @@ def _of_file(file: Path, names: dict[str, str]) -> Sides:
         if name not in TABLES or not isinstance(table, dict):
             raise ShoalError(f"{file} is no preset: it has {name!r}, not {', '.join(TABLES)}")
     tables = {table: content.get(table, {}) for table in TABLES}
-    own = dict.fromkeys(names, tables["algorithm"])
+    own = {team: tables["algorithm"] for team in names}
     return Sides(tables["settings"], tables["env"], own, (str(file),))
 
 
