@@ -14,6 +14,8 @@ from ..devices import setup, usable
 from ..errors import ShoalError
 from ..report.results import of_campaign
 from ..store import folder as runs
+from ..store.places import local, word_of
+from ..store.remote import share
 from ..sweep import progress, scheduler
 from .report import publish
 from .words import Trusting
@@ -65,13 +67,16 @@ def campaign(args: list[str], trust: Trusting) -> int:
     jobs = plan.jobs(folder)
     done = sum(runs.finished(job.path) for job in jobs)
     print(f"campaign of {len(jobs)} runs in {folder}, {done} of them finished already", flush=True)
+    share(folder)
     with runs.locked(folder):
         outcomes = scheduler.work(jobs, _at_once(how, plan), cluster=how.cluster)
     if any(outcome.state == progress.STOPPED for outcome in outcomes.values()):
         flag = max(needed(pair.config) for pair in plan.pairs)
-        print(f"stopped: `shoal campaign {folder}{flag}` goes on", flush=True)
+        print(f"stopped: `shoal campaign {word_of(folder)}{flag}` goes on", flush=True)
         return 130
-    return publish(of_campaign(folder, plan, how.metric), folder)
+    code = publish(of_campaign(folder, plan, how.metric), folder)
+    share(folder)
+    return code
 
 
 def _at_once(how: Campaign, plan: Plan) -> int:
@@ -148,7 +153,7 @@ def _from_words(
     if not how.out:
         raise ShoalError("say where the campaign goes: --out campaigns/first")
     algorithms, envs = map(planning.listed, names)
-    return Path(how.out), planning.made(
+    return local(how.out), planning.made(
         algorithms, envs, planning.numbers(how.seeds), options, EVERYTHING, trust
     )
 
@@ -162,4 +167,4 @@ def _from_file(how: Campaign, path: Path, options: list[str], trust: Trust) -> t
     plan = planning.made(
         content["algorithms"], content["envs"], planning.numbers(seeds), words, trust, trust
     )
-    return Path(out), replace(plan, scales=content.get("scales", {}))
+    return local(out), replace(plan, scales=content.get("scales", {}))

@@ -61,6 +61,9 @@ COMMANDS = {
 }
 
 
+WRITTEN = ("--out", "--cluster")  # options whose URLs are not read
+
+
 def main(argv: Sequence[str] | None = None, handed: Trust | None = None) -> int:
     """Run a command and return the exit code.
 
@@ -110,7 +113,19 @@ def _dispatch(argv: list[str], trust: Trusting) -> int:
         raise ShoalError(
             f"there is no command {word!r}{did_you_mean(word, COMMANDS)}: `shoal --help` shows them"
         )
-    return _command(word)(args, trust)
+    return _command(word)(_here(args), trust)
+
+
+def _here(args: list[str]) -> list[str]:
+    """The arguments, with folders elsewhere that they name brought to this machine."""
+    if not any("://" in word for word in args):
+        return args
+    from ..store.remote import fetched
+
+    return [
+        fetched(word) if "://" in word and before not in WRITTEN else word
+        for before, word in zip(["", *args], args, strict=False)
+    ]
 
 
 def _command(word: str) -> Callable[[list[str], Trusting], int]:

@@ -18,6 +18,8 @@ from ..errors import ShoalError
 from ..report import reproduction, reproduction_page
 from ..report.html import count
 from ..store import folder as runs
+from ..store.places import local
+from ..store.remote import share
 from ..sweep import progress, scheduler
 from .words import Trusting, asks_for_help
 
@@ -82,7 +84,7 @@ def reproduce(args: list[str], trust: Trusting) -> int:
         return 0
     setup()
     table = published.load(word)
-    folder = Path(options.out or Path("campaigns") / table.name)
+    folder = local(options.out or f"campaigns/{table.name}")
     asked = _asked(options, table, trust.files)
     records = reproduction.load(folder, table)
     before = _before(folder, asked, trust.files)
@@ -105,7 +107,9 @@ def reproduce(args: list[str], trust: Trusting) -> int:
         flag = max(needed(pair.config) for pair in plan.pairs)
         print(f"stopped: the same command goes on{flag and f', with{flag}'}", flush=True)
         return 130
-    return _publish(table, records, failed, folder)
+    code = _publish(table, records, failed, folder)
+    share(folder)
+    return code
 
 
 def _asked(options: Reproduce, table: Table, trust: Trust) -> Plan:

@@ -17,10 +17,12 @@ from ..config.flags import flags, parse
 from ..config.settings import LOCAL, check_cluster
 from ..devices import setup
 from ..errors import ShoalError
-from ..report import search as report
-from ..report.search import Trial
+from ..report import search_results as report
+from ..report.search_results import Trial
 from ..store import folder as runs
 from ..store.best import judge
+from ..store.places import local, word_of
+from ..store.remote import share
 from ..sweep import population, search
 from ..sweep.search import Plan
 from .words import Trusting, asks_for_help, leading
@@ -91,17 +93,21 @@ def sweep(args: list[str], trust: Trusting) -> int:
     else:
         if len(names) != 2 and not asks_for_help(args):
             raise ShoalError(f"say what to search settings of: {SWEEP}")
-        folder = Path(how.out)
+        folder = local(how.out)
         args = [*ALONE, *names, *rest]
         words = trust.words
     plan, config = _planned(how, args, over, Trusting(words, trust.files))
     _begin(how, plan, folder)
+    share(folder)
     with runs.locked(folder):
         trials, stopped = _train(how, plan, config, folder)
     if stopped:
-        print(f"stopped: shoal sweep {folder} goes on", flush=True)
+        print(f"stopped: shoal sweep {word_of(folder)} goes on", flush=True)
+        share(folder)
         return 130
-    return _publish(plan, trials, folder)
+    code = _publish(plan, trials, folder)
+    share(folder)
+    return code
 
 
 def _train(how: Sweep, plan: Plan, config: Config, folder: Path) -> tuple[list[Trial], bool]:

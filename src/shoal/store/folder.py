@@ -24,6 +24,7 @@ from ..devices import setup
 from ..errors import ShoalError
 from ..files import errors_name, read_json, write_json
 from ..options import convert, entry
+from .places import exists, local, url_of
 from .records import RunProtocol
 
 CONFIG = "config.json"
@@ -68,7 +69,7 @@ def plan(config: Config) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     which = "seeds" if s.grouped else s.seed
     name = s.name or f"{config.label}-{re.sub(r'[/:]', '__', config.env)}-{which}-{stamp}"
-    path = Path(s.out) / name
+    path = local(s.out) / name
     try:
         path.exists()
     except (OSError, ValueError) as error:
@@ -76,6 +77,12 @@ def plan(config: Config) -> Path:
         raise ShoalError(
             f"the run folder cannot be made ({why}): choose another name or out"
         ) from None
+    url = url_of(path)
+    if url and exists(url):
+        raise ShoalError(
+            f"{url} exists already and is never overwritten: choose another name or out, or go on"
+            f" with shoal resume {url}"
+        )
     if path.exists() and s.name:
         flag = needed(config.to_json())
         go_on = f", or go on with shoal resume {path}{flag}" if _interrupted(path) else ""

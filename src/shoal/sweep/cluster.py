@@ -24,6 +24,9 @@ from .. import __version__
 from ..config.campaign import Job
 from ..config.settings import AUTO
 from ..errors import ShoalError
+from ..store.places import exists, local, url_of
+from ..store.remote import fetch
+from .progress import Follower
 from .runner import Runner, Status, await_release
 
 INSTALL = "runs on a cluster need Ray: pip install 'shoal[cluster]'"
@@ -74,12 +77,15 @@ class Cluster:
 
     def start(self, job: Job) -> NodeRun:
         """Let Ray place a run on a node with the cores it asks for."""
-        sign = self._sign(job.path.parent.absolute())
+        url = url_of(job.path)
+        sign = ("", "") if url else self._sign(job.path.parent.absolute())
         here = str(Path.cwd())
         actor = self.kind.options(num_cpus=job.cores).remote(
             job._replace(path=job.path.absolute()), [], _sent()
         )
-        run = NodeRun(self.ray, actor, actor.begin.remote(sign, here, _versions()), self.nodes)
+        run = NodeRun(
+            self.ray, url, actor, actor.begin.remote(url, sign, here, _versions()), self.nodes
+        )
         self.runs.append(run)
         return run
 
@@ -87,6 +93,8 @@ class Cluster:
         """End the actor of a run, and all that it started."""
         self.runs.remove(run)
         run.kill()
+        if run.url and exists(run.url):
+            fetch(run.url)
 
     def close(self) -> None:
         """End what still runs, and leave the cluster."""
@@ -129,29 +137,39 @@ class NodeRunner(Runner):
     """A `Runner` on a node: an actor of Ray."""
 
     def begin(
-        self, sign: tuple[str, str], folder: str, versions: dict[str, str]
+        self, url: str, sign: tuple[str, str], folder: str, versions: dict[str, str]
     ) -> tuple[str, str]:
         """Start the job; return the node's id and what was wrong, if anything."""
         import ray
 
         node = ray.get_runtime_context().get_node_id()
-        wrong = _unlike(versions) or _unseen(*sign)
+        wrong = _unlike(versions) or ("" if url else _unseen(*sign))
         self.variables = _variables(self.variables)
         self.folder = folder if Path(folder).is_dir() else None
         if not wrong:
             try:
+                if url:
+                    self._stage(url)
                 await_release(self.job.path)
                 self.start()
             except ShoalError as error:
                 wrong = str(error)
         return node, wrong
 
+    def _stage(self, url: str) -> None:
+        """Use this node's own folder for a run elsewhere, with what there is of it."""
+        self.job = self.job._replace(path=local(url))
+        self.follower = Follower(self.job.path)
+        if exists(url):
+            fetch(url)
+
 
 class NodeRun:
     """A run on a node, as this machine sees it."""
 
-    def __init__(self, ray: Any, actor: Any, begun: Any, nodes: dict[str, str]):
+    def __init__(self, ray: Any, url: str, actor: Any, begun: Any, nodes: dict[str, str]):
         self.ray = ray
+        self.url = url  # that its folder is mirrored to, if any
         self.actor = actor
         self.nodes = nodes
         self.pending = begun  # the answer that is waited for

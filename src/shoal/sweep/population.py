@@ -19,7 +19,7 @@ from ..config.campaign import Job
 from ..config.settings import LOCAL
 from ..config.space import Dimension
 from ..errors import ShoalError
-from ..report.search import Trial
+from ..report.search_results import Trial
 from ..run import forking
 from ..store import folder as runs
 from . import scheduler

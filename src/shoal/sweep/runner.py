@@ -21,6 +21,7 @@ from ..config.campaign import Job
 from ..errors import ShoalError
 from ..store import checkpoint, folder
 from ..store.folder import console, finished, last_words
+from ..store.places import word_of
 from .progress import Follower, Progress
 
 RELEASE = 60.0  # seconds to wait for the lock of a run whose last process is about to end
@@ -103,9 +104,9 @@ def command(job: Job) -> list[str]:
         return []
     if any(checkpoint.places(path)):
         further = job.steps and folder.totals(path)[0] != job.steps
-        return ["resume", str(path), *(["--steps", str(job.steps)] if further else [])]
+        return ["resume", word_of(path), *(["--steps", str(job.steps)] if further else [])]
     clear(path)
-    return ["train", *job.args, "--out", str(path.parent), "--name", path.name]
+    return ["train", *job.args, "--out", word_of(path.parent), "--name", path.name]
 
 
 def clear(path: Path) -> None:

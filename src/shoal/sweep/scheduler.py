@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from ..config.campaign import Job
 from ..config.settings import LOCAL
+from ..devices import usable
 from ..errors import ShoalError
 from ..monitor.console import tell
 from ..run.signals import install, restore
@@ -69,9 +70,10 @@ class Engine(Protocol):
 def engine(cluster: str, at_once: int, jobs: Sequence[Job]) -> Engine:
     """The engine of a place: this machine, `at_once` runs at a time (0: one per core), or a
     cluster (0: as many as its nodes have cores for)."""
+    cores = max((job.cores for job in jobs), default=1)
     if cluster == LOCAL:
-        return Processes(core_slots(at_once, len(jobs)))
-    return Cluster(cluster, at_once, max((job.cores for job in jobs), default=1))
+        return Processes(core_slots(at_once or max(len(usable()) // cores, 1), len(jobs)))
+    return Cluster(cluster, at_once, cores)
 
 
 def work(

@@ -17,7 +17,7 @@ from ..config.campaign import Job
 from ..config.settings import LOCAL
 from ..config.space import Dimension
 from ..config.trust import NOTHING, Trust
-from ..report.search import Trial
+from ..report.search_results import Trial
 from ..store import folder as runs
 from .live_table import LiveTable
 from .progress import FAILED, FINISHED, STOPPED, Outcome, Progress

@@ -28,7 +28,9 @@ from ..report.results import of_folders
 from ..report.statistics import iqm
 from ..run import resuming
 from ..store import checkpoint, folder, start
+from ..store.places import word_of
 from ..store.records import Summary
+from ..store.remote import share
 from ..store.summary import Result
 from . import progress, scheduler, vectorised
 
@@ -47,7 +49,7 @@ def train(config: Config, quiet: bool = False) -> Result:
     content = {"seeds": s.each, "config": config.to_json()}
     with folder.claimed(config) as path:
         try:
-            path.mkdir()
+            path.mkdir(parents=True)
             files.write_json(path / folder.GROUP, content)
         except OSError as error:
             raise ShoalError(
@@ -158,7 +160,7 @@ def _work(
             for run, seed in each
         ]
         return vectorised.work([replace(config, settings=settings) for settings in alike], quiet)
-    common = str((path / folder.GROUP).absolute())
+    common = f"{word_of(path.absolute())}/{folder.GROUP}"
     own = trust.only(content["config"])
     steps = config.settings.steps
     jobs = [
@@ -180,6 +182,7 @@ def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Resul
         tell(f"{len(content['seeds'])} seeds into {path}")
     with folder.locked(path):
         files.write_json(path / folder.GROUP, content)
+        share(path)
         outcomes = _work(path, content, quiet, trust)
         steps = _config(path, content, trust).settings.steps
         summaries = {run.name: _summary(run) for run in outcomes if folder.finished(run, steps)}
@@ -187,10 +190,11 @@ def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Resul
         files.write_json(path / folder.GROUP, content)
         if summaries:
             _draw(path)
+        share(path)
     if not quiet:
         _tell(path, content)
     if not quiet and any(outcome.state == progress.STOPPED for outcome in outcomes.values()):
-        tell(f"stopped: shoal resume {path}{_flag(content)} goes on")
+        tell(f"stopped: shoal resume {word_of(path)}{_flag(content)} goes on")
     failed = [run.name for run, outcome in outcomes.items() if outcome.state == progress.FAILED]
     stopped = max(
         (outcome.code - 128 for outcome in outcomes.values() if outcome.state == progress.STOPPED),
@@ -201,7 +205,7 @@ def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Resul
     if failed and not stopped:
         why = "; ".join(f"{name} failed: {outcomes[path / name].message}" for name in failed)
         raise Unfinished(
-            f"{why} (shoal resume {path}{_flag(content)} tries again what is not finished)"
+            f"{why} (shoal resume {word_of(path)}{_flag(content)} tries again what is not finished)"
         )
     return Result(
         path,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from shoal.config.space import parse
-from shoal.report import search
-from shoal.report.search import Trial
+from shoal.report import search_results as search
+from shoal.report.search_results import Trial
 
 pytest.importorskip("optuna")
 SPACE = parse(["lr=1e-4..1e-2:log", "gamma=0.9,0.95,0.99"])
