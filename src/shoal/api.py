@@ -30,7 +30,7 @@ def train(
     *ids: Any,
     teams: dict[str, Any] | None = None,
     env: dict[str, Any] | None = None,
-    preset: bool = True,
+    preset: bool | str = True,
     quiet: bool = False,
     callbacks: Sequence[Callback | type[Callback]] = (),
     trust: bool = False,

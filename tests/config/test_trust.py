@@ -18,12 +18,12 @@ import pytest
 
 import shoal
 from shoal.cli.main import main
+from shoal.config.campaign import Job
 from shoal.config.config import Config
 from shoal.config.trust import EVERYTHING, NOTHING, Trust
 from shoal.errors import ShoalError
 from shoal.store import checkpoint
 from shoal.store.player import Player
-from shoal.sweep import processes
 from shoal.types import Discrete, Spec
 
 SIZES: dict[str, Any] = {
@@ -338,7 +338,7 @@ def test_processes_trust_only_what_they_are_handed(
         assert main(["train", "ppo", OWN, "--trust"], handed) == 2
         assert "--trust" in capsys.readouterr().err
     assert not mark.exists()
-    job = processes.Job(mark.parent / "job", ["ppo", OWN], EVERYTHING.only({"env": OWN}))
+    job = Job(mark.parent / "job", ["ppo", OWN], EVERYTHING.only({"env": OWN}))
     assert job.trust == Trust(named=frozenset({OWN})) and NOTHING.only({"env": OWN}) == NOTHING
 
 

@@ -21,11 +21,12 @@ from safetensors.numpy import load_file
 import shoal
 from shoal.cli.main import main
 from shoal.config.arguments import compose_arguments
+from shoal.config.campaign import Job
 from shoal.errors import ShoalError
 from shoal.run import trainer
 from shoal.store import checkpoint
 from shoal.store import folder as runs
-from shoal.sweep import processes, progress, vectorised
+from shoal.sweep import processes, progress, runner, scheduler, vectorised
 
 # wide enough for XLA to spread a product over its threads, whose number then shows in the last bits
 WIDE = (
@@ -182,10 +183,10 @@ def test_a_job_that_fails_leaves_the_others_alone(
 ) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
     jobs = [
-        processes.Job(bad, ["a2c", "test/identity", "--colour", "3"]),
-        processes.Job(good, TINY.split()),
+        Job(bad, ["a2c", "test/identity", "--colour", "3"]),
+        Job(good, TINY.split()),
     ]
-    outcomes = processes.work(jobs)
+    outcomes = scheduler.work(jobs)
     assert outcomes[good].state == progress.FINISHED
     assert outcomes[bad].state == progress.FAILED and outcomes[bad].message.startswith(
         "there is no option --colour"
@@ -193,7 +194,7 @@ def test_a_job_that_fails_leaves_the_others_alone(
     assert "bad: failed: there is no option --colour" in capsys.readouterr().out
     stamp = (good / runs.SUMMARY).stat().st_mtime_ns
     # and is not run again
-    assert processes.work(jobs[1:], quiet=True)[good].state == progress.FINISHED
+    assert scheduler.work(jobs[1:], quiet=True)[good].state == progress.FINISHED
     assert (good / runs.SUMMARY).stat().st_mtime_ns == stamp
 
 
@@ -232,32 +233,32 @@ def test_seeds_in_one_program_end_as_each_alone(tmp_path: Path) -> None:
 
 
 def test_only_what_never_was_trained_is_begun_anew(tmp_path: Path) -> None:
-    job = processes.Job(tmp_path / "run", ["a2c", "test/identity"])
+    job = Job(tmp_path / "run", ["a2c", "test/identity"])
     anew = ["train", "a2c", "test/identity", "--out", str(tmp_path), "--name", "run"]
-    assert processes.command(job) == anew
+    assert runner.command(job) == anew
     # it was killed that early
     for left in ((), (runs.CONFIG + ".tmp",), (runs.CONFIG, runs.METRICS, runs.LOCK)):
         job.path.mkdir()
         for name in left:
             (job.path / name).touch()
-        assert processes.command(job) == anew and not job.path.exists()
+        assert runner.command(job) == anew and not job.path.exists()
     job.path.mkdir()
     (job.path / runs.CONFIG).touch()
     with (
         runs.locked(job.path),
         pytest.raises(ShoalError, match="is being trained by another process"),
     ):
-        processes.command(job)
+        runner.command(job)
     (job.path / runs.POLICY).mkdir()
     with pytest.raises(ShoalError, match="is in the way"):
-        processes.command(job)
+        runner.command(job)
     (job.path / checkpoint.FOLDER / "000000000100").mkdir(parents=True)
-    assert processes.command(job) == ["resume", str(job.path)]
+    assert runner.command(job) == ["resume", str(job.path)]
     other = tmp_path / "mine"
     other.mkdir()
     (other / "thesis.tex").touch()
     with pytest.raises(ShoalError, match="is in the way"):
-        processes.command(processes.Job(other, []))
+        runner.command(Job(other, []))
     assert (other / "thesis.tex").exists()
 
 

@@ -13,10 +13,11 @@ import pytest
 import shoal
 from shoal.cli.main import main
 from shoal.config.arguments import compose_arguments
+from shoal.config.campaign import Job
 from shoal.config.settings import Settings, numbers
 from shoal.errors import ShoalError
 from shoal.store import folder
-from shoal.sweep import processes, seeds, vectorised
+from shoal.sweep import scheduler, seeds, vectorised
 
 TINY = (
     "a2c test/identity --games 4 --window 5 --hidden 4 --layers 1 --evaluations 0"
@@ -71,8 +72,8 @@ def test_listed_seeds_are_a_group_that_gets_more_of_them_and_is_trained_further(
     assert content["config"]["settings"]["steps"] == 200
     alone = [*TINY.split(), "--steps", "200", "--seed", "7", "--devices", "1"]
     config, _ = compose_arguments([*alone, "--out", str(tmp_path), "--name", "alone"])
-    job = processes.Job(tmp_path / "alone", alone)
-    assert processes.work([job], quiet=True)[job.path].state == "finished"
+    job = Job(tmp_path / "alone", alone)
+    assert scheduler.work([job], quiet=True)[job.path].state == "finished"
     assert weights(job.path) == weights(group / "seed-7") and config.settings.seed == 7
 
 

@@ -8,12 +8,15 @@ from pathlib import Path
 from ..config import campaign as planning
 from ..config.campaign import Plan
 from ..config.flags import flags, parse
+from ..config.settings import LOCAL, check_cluster
 from ..config.trust import EVERYTHING, NOTHING, Trust, needed
 from ..devices import setup, usable
 from ..errors import ShoalError
 from ..report.results import of_campaign
 from ..store import folder as runs
-from ..sweep import processes, progress
+from ..store.places import local, word_of
+from ..store.remote import share
+from ..sweep import progress, scheduler
 from .report import publish
 from .words import Trusting
 
@@ -41,6 +44,9 @@ class Campaign:
     """The campaign's folder."""
     at_once: int = 0
     """Runs side by side; 0 is one on each core."""
+    cluster: str = LOCAL
+    """Where the runs are trained: local is this machine, auto the Ray cluster that it is part of;
+    or a cluster's address, as in ray://host:10001."""
     metric: str = ""
     """Metric of the environments that the report takes as the score, such as won; empty takes the
     return of one agent."""
@@ -48,6 +54,7 @@ class Campaign:
     def __post_init__(self) -> None:
         if self.at_once < 0:
             raise ShoalError(f"at_once must not be negative, not {self.at_once}")
+        check_cluster(self.cluster)
 
 
 def campaign(args: list[str], trust: Trusting) -> int:
@@ -58,19 +65,24 @@ def campaign(args: list[str], trust: Trusting) -> int:
     plan = planning.checked(plan, settings.metric)
     planning.save(plan, folder)
     jobs = plan.jobs(folder)
-    done = sum(processes.finished(job.path) for job in jobs)
+    done = sum(runs.finished(job.path) for job in jobs)
     print(f"campaign of {len(jobs)} runs in {folder}, {done} of them finished already", flush=True)
+    share(folder)
     with runs.locked(folder):
-        outcomes = processes.work(jobs, settings.at_once or _side_by_side(plan))
+        outcomes = scheduler.work(jobs, _at_once(settings, plan), cluster=settings.cluster)
     if any(outcome.state == progress.STOPPED for outcome in outcomes.values()):
         flag = max(needed(pair.config) for pair in plan.pairs)
-        print(f"stopped: `shoal campaign {folder}{flag}` goes on", flush=True)
+        print(f"stopped: `shoal campaign {word_of(folder)}{flag}` goes on", flush=True)
         return 130
-    return publish(of_campaign(folder, plan, settings.metric), folder)
+    code = publish(of_campaign(folder, plan, settings.metric), folder)
+    share(folder)
+    return code
 
 
-def _side_by_side(plan: Plan) -> int:
-    """Number of runs at once: each needs a core for each of its devices."""
+def _at_once(settings: Campaign, plan: Plan) -> int:
+    """Number of runs at once: on this machine, each needs a core for each of its devices."""
+    if settings.at_once or settings.cluster != LOCAL:
+        return settings.at_once
     devices = max(pair.config["settings"]["devices"] for pair in plan.pairs)
     return max(len(usable()) // max(devices, 1), 1)
 
@@ -111,11 +123,11 @@ def _planned(
         )
     if len(names) == 1 and (Path(names[0]) / planning.FILE).exists():
         if options or settings != replace(
-            Campaign(), at_once=settings.at_once, metric=settings.metric
+            Campaign(), at_once=settings.at_once, metric=settings.metric, cluster=settings.cluster
         ):
             raise ShoalError(
                 f"{names[0]} says all itself: shoal campaign {names[0]}, and"
-                f" nothing else but --at-once and --metric"
+                f" nothing else but --at-once, --cluster and --metric"
             )
         return Path(names[0]), planning.load(Path(names[0]), trust)
     if len(names) == 1 and not names[0].endswith(".toml"):
@@ -141,7 +153,7 @@ def _from_words(
     if not settings.out:
         raise ShoalError("say where the campaign goes: --out campaigns/first")
     algorithms, envs = map(planning.listed, names)
-    return Path(settings.out), planning.made(
+    return local(settings.out), planning.made(
         algorithms, envs, planning.numbers(settings.seeds), options, EVERYTHING, trust
     )
 
@@ -159,4 +171,4 @@ def _from_file(
     plan = planning.made(
         content["algorithms"], content["envs"], planning.numbers(seeds), words, trust, trust
     )
-    return Path(out), replace(plan, scales=content.get("scales", {}))
+    return local(out), replace(plan, scales=content.get("scales", {}))

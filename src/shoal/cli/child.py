@@ -1,4 +1,4 @@
-"""Entry point of the child process of one run; `sweep/processes.py` starts it."""
+"""Entry point of the child process of one run; `sweep/runner.py` starts it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .main import main as run
 
 
 def main(about: dict[str, Any], words: list[str]) -> int:
-    """Run `shoal` with these words on the given cores; end when the parent process ends."""
+    """Run `shoal` with these words on the given cores, or all; end when the parent process ends."""
     die_with(about["parent"])
-    if hasattr(os, "sched_setaffinity"):
+    if hasattr(os, "sched_setaffinity") and about["cores"]:
         os.sched_setaffinity(0, about["cores"])
     return run(words, Trust(named=frozenset(about["trust"])))
 

@@ -18,10 +18,12 @@ Shoal trains teams of agents.
 
   shoal train <algorithm> <env> [options]   train, evaluate, and leave a run folder
   shoal resume <run> [--steps <steps>]      go on with a run that was interrupted, or train further
+  shoal fork <run> [options]                go on from it in a new run, with other settings
   shoal evaluate <run> [options]            play a finished run's policy again, or a whole group's
   shoal watch <run> [options]               write a video of it, or of `random <env>`
   shoal export <run> --to <format>          the policy for ONNX, StableHLO, numpy or PyTorch
   shoal campaign <algorithms> <envs> …      train all of them with several seeds, and write a report
+  shoal sweep <algorithm> <env> --over …    search for settings, by trials or by a population
   shoal crossplay <run> <run> …             let policies of several runs play in pairs
   shoal exploit <run> [--team <team>]       how much a best response gains against it
   shoal report <folder> …                   the same report on all runs in some folders
@@ -45,10 +47,12 @@ With --trust, code of somebody's own that a run folder or a file names is run as
 COMMANDS = {
     "train": "train:train",
     "resume": "train:resume",
+    "fork": "fork:fork",
     "evaluate": "evaluate:evaluate",
     "watch": "watch:command",
     "export": "export:export",
     "campaign": "campaign:campaign",
+    "sweep": "sweep:sweep",
     "crossplay": "crossplay:command",
     "exploit": "exploit:command",
     "report": "report:report",
@@ -57,6 +61,9 @@ COMMANDS = {
     "info": "info:info",
     "check-env": "check_env:check_env",
 }
+
+
+WRITTEN = ("--out", "--cluster")  # options whose URLs are not read
 
 
 def main(argv: Sequence[str] | None = None, handed: Trust | None = None) -> int:
@@ -108,7 +115,19 @@ def _dispatch(argv: list[str], trust: Trusting) -> int:
         raise ShoalError(
             f"there is no command {word!r}{did_you_mean(word, COMMANDS)}: `shoal --help` shows them"
         )
-    return _command(word)(args, trust)
+    return _command(word)(_here(args), trust)
+
+
+def _here(args: list[str]) -> list[str]:
+    """The arguments, with folders elsewhere that they name brought to this machine."""
+    if not any("://" in word for word in args):
+        return args
+    from ..store.remote import fetched
+
+    return [
+        fetched(word) if "://" in word and before not in WRITTEN else word
+        for before, word in zip(["", *args], args, strict=False)
+    ]
 
 
 def _command(word: str) -> Callable[[list[str], Trusting], int]:

@@ -11,13 +11,16 @@ from ..config import published
 from ..config.campaign import Plan
 from ..config.flags import parse
 from ..config.published import Table
+from ..config.settings import LOCAL, check_cluster
 from ..config.trust import Trust, needed
 from ..devices import setup
 from ..errors import ShoalError
 from ..report import reproduction, reproduction_page
 from ..report.html import count
 from ..store import folder as runs
-from ..sweep import processes, progress
+from ..store.places import local
+from ..store.remote import share
+from ..sweep import progress, scheduler
 from .words import Trusting, asks_for_help
 
 REPRODUCE = "shoal reproduce <table>"
@@ -46,6 +49,9 @@ class Reproduce:
     """Share of the published steps that each run has."""
     jobs: int = 0
     """Runs side by side; 0 is one on each core."""
+    cluster: str = LOCAL
+    """Where the runs are trained: local is this machine, auto the Ray cluster that it is part of;
+    or a cluster's address, as in ray://host:10001."""
     again: bool = False
     """Train anew what the folder has with other settings, such as an older preset's."""
     out: str = ""
@@ -61,6 +67,7 @@ class Reproduce:
             )
         if self.jobs < 0:
             raise ShoalError(f"jobs must not be negative, not {self.jobs}")
+        check_cluster(self.cluster)
 
 
 def reproduce(args: list[str], trust: Trusting) -> int:
@@ -77,7 +84,7 @@ def reproduce(args: list[str], trust: Trusting) -> int:
         return 0
     setup()
     table = published.load(word)
-    folder = Path(options.out or Path("campaigns") / table.name)
+    folder = local(options.out or f"campaigns/{table.name}")
     asked = _asked(options, table, trust.files)
     records = reproduction.load(folder, table)
     before = _before(folder, asked, trust.files)
@@ -92,7 +99,7 @@ def reproduce(args: list[str], trust: Trusting) -> int:
     left = reproduction.missing(records, table, asked)
     _introduce(table, folder, asked, left)
     with runs.locked(folder):
-        outcomes = processes.work(left.jobs(folder), options.jobs)
+        outcomes = scheduler.work(left.jobs(folder), options.jobs, cluster=options.cluster)
         new, failed = reproduction.collect(folder, table, left)
         records += new
         reproduction.save(records, table, folder)
@@ -100,7 +107,9 @@ def reproduce(args: list[str], trust: Trusting) -> int:
         flag = max(needed(pair.config) for pair in plan.pairs)
         print(f"stopped: the same command goes on{flag and f', with{flag}'}", flush=True)
         return 130
-    return _publish(table, records, failed, folder)
+    code = _publish(table, records, failed, folder)
+    share(folder)
+    return code
 
 
 def _asked(options: Reproduce, table: Table, trust: Trust) -> Plan:
@@ -130,7 +139,7 @@ def _remove(plan: Plan, kept: list[reproduction.Record], table: Table, folder: P
 def _introduce(table: Table, folder: Path, asked: Plan, left: Plan) -> None:
     total = sum(len(pair.seeds) for pair in asked.pairs)
     jobs = left.jobs(folder)
-    done = total - sum(not processes.finished(job.path) for job in jobs)
+    done = total - sum(not runs.finished(job.path) for job in jobs)
     steps = sum(pair.config["settings"]["steps"] * len(pair.seeds) for pair in asked.pairs)
     print(
         f"{table.name}: {count(total, 'run')} of {steps:,} steps in all in {folder}, {done} of them"

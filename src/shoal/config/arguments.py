@@ -16,11 +16,11 @@ from ..errors import ShoalError
 from ..files import errors_name, read_json
 from ..options import fill
 from ..types import Spec
-from .compose import ALL, OPENING, Request, choose, compose
+from .compose import ALL, OPENING, SETTINGS, Request, choose, compose
 from .config import Config, opened
 from .fitting import Given, refitted
 from .flags import FLAG, flags, given, parse
-from .presets import NO_PRESET
+from .presets import NO_PRESET, PRESET
 from .settings import Settings
 from .trust import EVERYTHING, NOTHING, Trust
 
@@ -97,6 +97,24 @@ def _again(path: Path, args: list[str], trust: Trust) -> tuple[Config, list[str]
     )
     settings = parse(Settings, config.settings, args, f"shoal train {path}", title)
     return refitted(config, settings, Given(given(Settings, config.settings, args), {}))
+
+
+def changed(config: Config, args: list[str], prog: str, title: str) -> Config:
+    """A saved config with the options of the run and of its algorithms that flags set.
+
+    Flags have a team's name as prefix, and none where all teams are set alike."""
+    sides = list(config.teams.values())
+    alike = all(one == sides[0] for one in sides)
+    bare = {"run": config.settings} | ({"algorithm": sides[0][1]} if alike else {})
+    prefixed = {} if alike else {team: own for team, (_, own) in config.teams.items()}
+    read = _read(bare, prefixed, args, prog, title)
+    run = {name: value for name, value in read.bare.items() if name in SETTINGS}
+    own = {name: value for name, value in read.bare.items() if name not in SETTINGS}
+    teams = {
+        team: (name, replace(options, **(own if alike else read.teams[team])))
+        for team, (name, options) in config.teams.items()
+    }
+    return replace(config, teams=teams, settings=replace(config.settings, **run))
 
 
 def _with_flags(
@@ -279,15 +297,22 @@ def _is_algorithm(word: str) -> bool:
     return word in algorithms.ALGORITHMS or word in algorithms.ALIASES
 
 
-def _split(args: list[str]) -> tuple[list[str], dict[str, str], list[str], bool]:
-    """Split into positional words, teams, all other arguments, and whether a preset may be used."""
+def _split(args: list[str]) -> tuple[list[str], dict[str, str], list[str], bool | str]:
+    """Split into positional words, teams, all other arguments, and whether a preset may be used,
+    or its file."""
     alone = []
     rest = []
     teams = {}
     switches = _switches()
     words = [word for word in args if word != NO_PRESET]
+    preset: bool | str = NO_PRESET not in args
     while words:
         word = words.pop(0)
+        if word == PRESET or word.startswith(f"{PRESET}="):
+            preset = word.partition("=")[2] or (words.pop(0) if words else "")
+            if not preset or preset.startswith("--"):
+                raise ShoalError(f"{PRESET} needs a file, such as {PRESET} best.toml")
+            continue
         if word == TEAM or word.startswith(f"{TEAM}="):
             pair = word.partition("=")[2] or (words.pop(0) if words else "")
             team, name = _pair(pair)
@@ -303,7 +328,7 @@ def _split(args: list[str]) -> tuple[list[str], dict[str, str], list[str], bool]
             rest += [word, words.pop(0)] if has_value else [word]
         else:
             (rest if word.startswith("-") else alone).append(word)
-    return alone, teams, rest, NO_PRESET not in args
+    return alone, teams, rest, preset
 
 
 def _pair(words: str) -> tuple[str, str]:

@@ -27,6 +27,7 @@ OWN = {
     "--seed": "--seeds says which there are",
     "--name": "--out names its folder",
     "--out": "it has one for all runs",
+    "--cluster": "it has one for all runs",
 }
 # the default: results must not depend on how many runs share the machine
 ALONE = ["--devices", "1"]
@@ -42,6 +43,7 @@ class Job(NamedTuple):
     args: Sequence[str]
     trust: Trust = NOTHING
     steps: int = 0  # total steps, if they may differ from those in its folder
+    cores: int = 1  # that it asks for, on a cluster
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,12 @@ class Plan:
         """Jobs in order of seeds, so that a stopped campaign has some runs of every pair."""
         everyone = sorted({seed for pair in self.pairs for seed in pair.seeds})
         return [
-            Job(pair.path(folder, seed), [*pair.args, "--seed", str(seed)], pair.trust)
+            Job(
+                pair.path(folder, seed),
+                [*pair.args, "--seed", str(seed)],
+                pair.trust,
+                cores=cores(pair.config),
+            )
             for seed in everyone
             for pair in self.pairs
             if seed in pair.seeds
@@ -124,6 +131,12 @@ class Plan:
             seeds = sorted({*(old.seeds if old else []), *pair.seeds})
             pairs[pair.key] = dataclasses.replace(pair, seeds=seeds)
         return Plan(list(pairs.values()), before.scales | self.scales)
+
+
+def cores(config: dict[str, Any]) -> int:
+    """Cores that a run asks for: one for each device or process of its games."""
+    settings = config["settings"]
+    return max(settings["devices"], settings.get("workers", 1), 1)
 
 
 def made(

@@ -33,7 +33,7 @@ class Request:
     # of the run, and also of the algorithm if `teams` is empty
     options: dict[str, Any] = field(default_factory=dict)
     env_options: dict[str, Any] = field(default_factory=dict)
-    preset: bool = True
+    preset: bool | str = True  # a text is a file with one
 
 
 class Choice(NamedTuple):
@@ -76,7 +76,7 @@ def compose(request: Request, game: Any = None) -> tuple[Config, list[str]]:
         names[team] = (*choice.arguments[key], *mine)
     made = parts(request.env, teams, options, settings)
     config, messages = fitted(*made, Given(run, names), game.teams, declared(game))
-    note = presets.note(tuned.used, request.env)
+    note = presets.note(tuned.used, request.env, request.preset)
     return config, [note, *messages] if note else messages
 
 

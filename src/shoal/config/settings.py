@@ -14,6 +14,8 @@ SHORT = 20_000  # steps of a run, up to which one process steps its games
 MOST_SEEDS = 1000
 
 
+LOCAL = "local"  # the place of runs on this machine
+AUTO = "auto"  # the cluster that this machine is part of
 TRACKERS = ("wandb", "mlflow")  # services that a run may be logged to
 
 
@@ -29,6 +31,9 @@ class Settings:
     seeds: int | str = 1
     """Runs to train side by side, each on one device unless more are asked for: how many, with this
     seed and those after it, or which, as in 3,7."""
+    cluster: str = LOCAL
+    """Where several seeds are trained: local is this machine, auto the Ray cluster that it is part
+    of; or a cluster's address, as in ray://host:10001."""
     from_run: str = ""
     """Run whose weights to start from, also written --from: its folder, or one of its policies or
     checkpoints."""
@@ -100,6 +105,12 @@ class Settings:
                 raise ShoalError(f"{count} must not be negative, not {getattr(self, count)}")
         if len(self.each) > 1 and self.seed and "," in str(self.seeds):
             raise ShoalError(f"seeds {self.seeds!r} says which there are: leave out seed")
+        check_cluster(self.cluster)
+        if self.cluster != LOCAL and not self.grouped:
+            raise ShoalError(
+                "a cluster trains several seeds, each on a node: ask for --seeds 5, or for"
+                " --seeds 7, if one is enough"
+            )
         if not 0 <= self.film <= 100:
             raise ShoalError(f"film must be 0 to 100 episodes, not {self.film}")
         if self.evaluations > 10_000:
@@ -124,6 +135,14 @@ class Settings:
     def grouped(self) -> bool:
         """Whether several seeds are trained, in one folder."""
         return self.each != [self.seed]
+
+
+def check_cluster(word: str) -> None:
+    """Refuse a word that is no place of runs."""
+    if word not in (LOCAL, AUTO) and (":" not in word or not word.isprintable()):
+        raise ShoalError(
+            f"cluster must be {LOCAL}, {AUTO} or an address such as ray://host:10001, not {word!r}"
+        )
 
 
 def numbers(seeds: Any, first: int = 0) -> list[int]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from .. import plugins
 from ..config.config import Config
+from ..store.places import is_url
 from .callbacks import Callback
 from .film import Filming
+from .mirroring import Mirroring
 from .trackers import trackers
 
 
 def builtin(config: Config) -> list[Callback]:
-    """Callbacks of ours: trackers and videos."""
+    """Callbacks of ours: trackers, videos, and last the mirror of what all have written."""
     filming = [Filming(config)] if config.settings.film else []
-    return [*trackers(config), *filming]
+    mirroring = [Mirroring()] if is_url(config.settings.out) else []
+    return [*trackers(config), *filming, *mirroring]
 
 
 def users(config: Config) -> list[Callback]:

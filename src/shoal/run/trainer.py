@@ -89,7 +89,7 @@ class Trainer:
             self._introduce(path)
             with self._held():
                 program, before = self._prepare()
-                folder.create(path, self.config, self.start and self.start.about)
+                folder.create(path, self.config, {"start": self.start.about} if self.start else {})
                 with self._failure_recorded(path), folder.locked(path):
                     return self._open(path, program, before)
 

@@ -24,6 +24,7 @@ from ..devices import setup
 from ..errors import ShoalError
 from ..files import errors_name, read_json, write_json
 from ..options import convert, entry
+from .places import exists, local, url_of
 from .records import RunProtocol
 
 CONFIG = "config.json"
@@ -37,7 +38,18 @@ CLAIM = ".claim"  # suffix of a lock file beside a folder about to be made
 FAULTS = "faults.jsonl"  # exists only if an environment on the host broke
 CHECKPOINTS = "checkpoints"
 THEIRS = "wandb"  # subfolder that Weights & Biases writes to
-FREE = ("out", "name", "seeds", "devices", "workers", "patience", "tolerance", "keep", "save_every")
+FREE = (
+    "out",
+    "name",
+    "seeds",
+    "cluster",
+    "devices",
+    "workers",
+    "patience",
+    "tolerance",
+    "keep",
+    "save_every",
+)
 UNDECIDED = (
     *FREE,
     "film",
@@ -57,7 +69,7 @@ def plan(config: Config) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     which = "seeds" if s.grouped else s.seed
     name = s.name or f"{config.label}-{re.sub(r'[/:]', '__', config.env)}-{which}-{stamp}"
-    path = Path(s.out) / name
+    path = local(s.out) / name
     try:
         path.exists()
     except (OSError, ValueError) as error:
@@ -65,6 +77,12 @@ def plan(config: Config) -> Path:
         raise ShoalError(
             f"the run folder cannot be made ({why}): choose another name or out"
         ) from None
+    url = url_of(path)
+    if url and exists(url):
+        raise ShoalError(
+            f"{url} exists already and is never overwritten: choose another name or out, or go on"
+            f" with shoal resume {url}"
+        )
     if path.exists() and s.name:
         flag = needed(config.to_json())
         go_on = f", or go on with shoal resume {path}{flag}" if _interrupted(path) else ""
@@ -146,16 +164,17 @@ def _interrupted(path: Path) -> bool:
     return False
 
 
-def create(path: Path, config: Config, start: dict[str, Any] | None = None) -> None:
-    """Make the folder and write the config; `start` says which run's weights it starts from."""
+def create(path: Path, config: Config, beside: dict[str, Any] | None = None) -> None:
+    """Make the folder and write the config; `beside` says what it was made of, if of another
+    run."""
     try:
         path.mkdir(parents=True, exist_ok=False)
     except OSError as error:
         raise ShoalError(
             f"the run folder {path} cannot be made ({error.strerror}): choose another out"
         ) from None
-    beside = {"protocol": protocol(config)} | ({"start": start} if start else {})
-    write_json(path / CONFIG, config.to_json() | beside)
+    facts = {"protocol": protocol(config)} | (beside or {})
+    write_json(path / CONFIG, config.to_json() | facts)
 
 
 def totals(path: Path) -> list[int]:

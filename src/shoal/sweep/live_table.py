@@ -4,12 +4,13 @@ quiet."""
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..monitor.console import PLAIN_EVERY, listed, on_terminal, tell
 from .progress import FAILED, FINISHED, Follower, Outcome, Progress
+from .runner import Status
 
 ROWS = 16  # most runs shown one by one; of more runs, only those running or failed
 COLOURS = {FAILED: "red", FINISHED: "green"}
@@ -39,8 +40,10 @@ class LiveTable:
         if self.live:
             self.live.stop()
 
-    def show(self, running: Collection[Path], outcomes: dict[Path, Outcome]) -> None:
+    def show(self, running: Mapping[Path, Status], outcomes: dict[Path, Outcome]) -> None:
         """Show the state of every run."""
+        for path in (*running, *outcomes):
+            self.followers.setdefault(path, Follower(path))
         if self.quiet:
             return
         if self.live:
@@ -51,18 +54,18 @@ class LiveTable:
             tell(f"{path.name}: {_ending(outcomes[path], self.followers[path].progress())}")
         if time.monotonic() - self.printed > PLAIN_EVERY and running:
             self.printed = time.monotonic()
-            states = [f"{path.name} {_brief(self.followers[path].progress())}" for path in running]
+            states = [f"{path.name} {_brief(status)}" for path, status in running.items()]
             left = len(self.followers) - len(outcomes) - len(running)
             tell("   ".join(states) + (f"   {left} waiting" if left else ""))
 
-    def _table(self, running: Collection[Path], outcomes: dict[Path, Outcome]) -> Any:
+    def _table(self, running: Mapping[Path, Status], outcomes: dict[Path, Outcome]) -> Any:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(
-            "run", "", "steps", "steps/s", "left", "mean return", box=None, pad_edge=False
-        )
+        columns = ["run", "", "steps", "steps/s", "left", "mean return"]
+        placed = any(status.where for status in running.values())
+        table = Table(*columns, *["node"] * placed, box=None, pad_edge=False)
         for column in table.columns[2:5]:
             column.justify = "right"
         many = len(self.followers) > ROWS
@@ -70,7 +73,8 @@ class LiveTable:
             outcome = outcomes.get(path)
             if many and path not in running and (outcome is None or outcome.state != FAILED):
                 continue
-            now = follower.progress()
+            status = running.get(path)
+            now = status.progress if status else follower.progress()
             bar = ProgressBar(
                 total=max(now.total, 1), completed=min(now.steps, now.total), width=20
             )
@@ -79,7 +83,9 @@ class LiveTable:
                 _state(path in running, outcome, now),
                 COLOURS.get(outcome.state, "") if outcome else "",
             )
-            table.add_row(path.name, bar, f"{now.steps:,}" if now.total else "", *pace, state)
+            steps = f"{now.steps:,}" if now.total else ""
+            node = [status.where if status else ""] * placed
+            table.add_row(path.name, bar, steps, *pace, state, *node)
         if many:
             done = sum(outcome.state == FINISHED for outcome in outcomes.values())
             waiting = len(self.followers) - len(outcomes) - len(running)
@@ -107,12 +113,12 @@ def _ending(outcome: Outcome, now: Progress) -> str:
     return f"{outcome.state}{why}{scores}"
 
 
-def _brief(now: Progress) -> str:
-    return (
-        f"{min(now.steps / now.total, 1.0):.0%}, {now.rate:,.0f}/s"
-        if now.total and now.steps
-        else "compiling"
-    )
+def _brief(status: Status) -> str:
+    now = status.progress
+    place = f" on {status.where}" if status.where else ""
+    if not now.total or not now.steps:
+        return f"compiling{place}"
+    return f"{min(now.steps / now.total, 1.0):.0%}, {now.rate:,.0f}/s{place}"
 
 
 def _left(now: Progress) -> str:

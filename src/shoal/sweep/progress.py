@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ShoalError
 from ..store import folder
-from ..store.metrics_file import RATE, STEP, metrics_in, read_lines, returns_in
+from ..store.metrics_file import LENGTH, RATE, STEP, metrics_in, read_lines, returns_in
 
 FINISHED = "finished"
 STOPPED = "stopped"
@@ -32,6 +32,7 @@ class Progress(NamedTuple):
     rate: float = 0.0  # steps per second
     scores: dict[str, float] = {}  # of the last evaluation, by team
     metrics: dict[str, float] = {}  # the environment's own, likewise
+    evaluations: int = 0  # after the first step
 
 
 class Follower:
@@ -43,6 +44,7 @@ class Follower:
         self.total = 0
         self.latest: dict[str, Any] = {}
         self.teams: list[str] = []
+        self.evaluations = 0
 
     def progress(self) -> Progress:
         """The progress so far."""
@@ -53,10 +55,13 @@ class Follower:
                 self.total = config["settings"]["steps"]
             if (self.path / folder.METRICS).stat().st_size < self.read:  # cut back to a checkpoint
                 self.read = 0
+                self.evaluations = 0
             lines, self.read = read_lines(self.path, self.read)
             for line in lines:
+                self.evaluations += LENGTH in line and line[STEP] > 0
                 self.latest |= line
         last = self.latest
         scores = returns_in(last, self.teams, evaluation=True)
         metrics = metrics_in(last, self.teams, evaluation=True)
-        return Progress(last.get(STEP, 0), self.total, last.get(RATE) or 0.0, scores, metrics)
+        rate = last.get(RATE) or 0.0
+        return Progress(last.get(STEP, 0), self.total, rate, scores, metrics, self.evaluations)

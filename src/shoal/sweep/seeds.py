@@ -16,8 +16,9 @@ import jax
 import numpy as np
 
 from .. import files
+from ..config.campaign import Job, cores
 from ..config.config import Config
-from ..config.settings import MOST_SEEDS, numbers
+from ..config.settings import LOCAL, MOST_SEEDS, numbers
 from ..config.trust import NOTHING, Trust, needed
 from ..devices import usable
 from ..errors import ShoalError
@@ -27,9 +28,11 @@ from ..report.results import of_folders
 from ..report.statistics import iqm
 from ..run import resuming
 from ..store import checkpoint, folder, start
+from ..store.places import word_of
 from ..store.records import Summary
+from ..store.remote import share
 from ..store.summary import Result
-from . import processes, progress, vectorised
+from . import progress, scheduler, vectorised
 
 
 class Unfinished(ShoalError):
@@ -46,7 +49,7 @@ def train(config: Config, quiet: bool = False) -> Result:
     content = {"seeds": s.each, "config": config.to_json()}
     with folder.claimed(config) as path:
         try:
-            path.mkdir()
+            path.mkdir(parents=True)
             files.write_json(path / folder.GROUP, content)
         except OSError as error:
             raise ShoalError(
@@ -56,12 +59,17 @@ def train(config: Config, quiet: bool = False) -> Result:
 
 
 def resume(
-    path: Path, quiet: bool = False, trust: Trust = NOTHING, steps: int = 0, seeds: str = ""
+    path: Path,
+    quiet: bool = False,
+    trust: Trust = NOTHING,
+    steps: int = 0,
+    seeds: str = "",
+    cluster: str = "",
 ) -> Result:
     """Train what is left of a group.
 
     With `steps`, extend every seed to that many in all; with `seeds`, add seeds, up to a number or
-    those listed."""
+    those listed. `cluster` is where to go on, if not where it was."""
     content = read(path)
     before = _config(path, content, trust).settings
     further = bool(steps) and steps != before.steps
@@ -69,11 +77,13 @@ def resume(
         for run in members(path, content):
             resuming.refuse_fewer(run, steps)
         content["config"]["settings"]["steps"] = steps
+    if cluster:
+        content["config"]["settings"]["cluster"] = cluster
     if seeds:
         content["seeds"] = _with_more(path, content["seeds"], seeds, before.seed)
     total = _config(path, content, trust).settings.steps
     runs = members(path, content)
-    if all(processes.finished(run, total) for run in runs):
+    if all(folder.finished(run, total) for run in runs):
         raise ShoalError(
             f"{path} is finished: there is nothing to resume (--steps trains its seeds further,"
             f" --seeds adds others)"
@@ -143,20 +153,28 @@ def _work(
     """Train all members: in processes on a CPU, in one program on an accelerator."""
     config = _config(path, content, trust)
     each = list(zip(members(path, content), content["seeds"], strict=True))
-    if jax.default_backend() != "cpu" and not config.hosted:
+    cluster = config.settings.cluster
+    if jax.default_backend() != "cpu" and not config.hosted and cluster == LOCAL:
         alike = [
             replace(config.settings, seed=seed, seeds=1, out=str(path), name=run.name)
             for run, seed in each
         ]
         return vectorised.work([replace(config, settings=settings) for settings in alike], quiet)
-    common = str(path / folder.GROUP)
+    common = f"{word_of(path.absolute())}/{folder.GROUP}"
     own = trust.only(content["config"])
     steps = config.settings.steps
     jobs = [
-        processes.Job(run, [common, "--seed", str(seed), "--seeds", "1"], own, steps)
+        Job(run, [common, *_one(seed, cluster)], own, steps, cores(content["config"]))
         for run, seed in each
     ]
-    return processes.work(jobs, max(len(usable()) // config.settings.devices, 1), quiet)
+    at_once = max(len(usable()) // config.settings.devices, 1) if cluster == LOCAL else 0
+    return scheduler.work(jobs, at_once, quiet, cluster)
+
+
+def _one(seed: int, cluster: str) -> list[str]:
+    """Arguments that make a run of one seed of a group's config."""
+    here = [] if cluster == LOCAL else ["--cluster", LOCAL]
+    return ["--seed", str(seed), "--seeds", "1", *here]
 
 
 def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Result:
@@ -164,17 +182,19 @@ def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Resul
         tell(f"{len(content['seeds'])} seeds into {path}")
     with folder.locked(path):
         files.write_json(path / folder.GROUP, content)
+        share(path)
         outcomes = _work(path, content, quiet, trust)
         steps = _config(path, content, trust).settings.steps
-        summaries = {run.name: _summary(run) for run in outcomes if processes.finished(run, steps)}
+        summaries = {run.name: _summary(run) for run in outcomes if folder.finished(run, steps)}
         content |= _statistics(summaries)
         files.write_json(path / folder.GROUP, content)
         if summaries:
             _draw(path)
+        share(path)
     if not quiet:
         _tell(path, content)
     if not quiet and any(outcome.state == progress.STOPPED for outcome in outcomes.values()):
-        tell(f"stopped: shoal resume {path}{_flag(content)} goes on")
+        tell(f"stopped: shoal resume {word_of(path)}{_flag(content)} goes on")
     failed = [run.name for run, outcome in outcomes.items() if outcome.state == progress.FAILED]
     stopped = max(
         (outcome.code - 128 for outcome in outcomes.values() if outcome.state == progress.STOPPED),
@@ -185,7 +205,7 @@ def _go(path: Path, content: dict[str, Any], quiet: bool, trust: Trust) -> Resul
     if failed and not stopped:
         why = "; ".join(f"{name} failed: {outcomes[path / name].message}" for name in failed)
         raise Unfinished(
-            f"{why} (shoal resume {path}{_flag(content)} tries again what is not finished)"
+            f"{why} (shoal resume {word_of(path)}{_flag(content)} tries again what is not finished)"
         )
     return Result(
         path,

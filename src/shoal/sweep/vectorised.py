@@ -28,15 +28,16 @@ from ..monitor.console import Console
 from ..run.signals import Stop
 from ..run.trainer import Trainer
 from ..store import checkpoint
-from ..store.folder import console
+from ..store.folder import console, finished
 from ..types import TrainState
 from .live_table import LiveTable
-from .processes import LOOK_EVERY, clear, finished
 from .progress import FAILED, FINISHED, STOPPED, Outcome
+from .runner import Status, clear
+from .scheduler import LOOK_EVERY
 
 
 def work(configs: Sequence[Config], quiet: bool = False) -> dict[Path, Outcome]:
-    """Like `processes.work`, for configs that differ only in seed and name."""
+    """Like `scheduler.work`, for configs that differ only in seed and name."""
     runs = {Path(config.settings.out) / config.settings.name: config for config in configs}
     outcomes = {
         path: Outcome(FINISHED)
@@ -55,9 +56,10 @@ def work(configs: Sequence[Config], quiet: bool = False) -> dict[Path, Outcome]:
     stop = ForwardingStop([member.stop for member in members.values()])
     with stop, LiveTable(list(runs), quiet) as table:
         while running := [path for path, thread in threads.items() if thread.is_alive()]:
-            table.show(running, outcomes)
+            statuses = {p: Status(progress=table.followers[p].progress()) for p in running}
+            table.show(statuses, outcomes)
             time.sleep(LOOK_EVERY)
-        table.show([], outcomes)
+        table.show({}, outcomes)
     return {path: outcomes[path] for path in runs}
 
 

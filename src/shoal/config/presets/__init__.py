@@ -13,11 +13,12 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ... import algorithms, envs
+from ... import algorithms, envs, files
 from ...errors import ShoalError
 
 FOLDER = Path(__file__).parent
 NO_PRESET = "--no-preset"
+PRESET = "--preset"  # with a file
 TABLES = ("settings", "algorithm", "env")
 
 
@@ -86,8 +87,10 @@ class Sides(NamedTuple):
     used: tuple[str, ...]  # algorithms whose presets are used
 
 
-def sides(names: dict[str, str], env: str, wanted: bool = True) -> Sides:
-    """The presets of every team's algorithm on `env`; empty unless wanted."""
+def sides(names: dict[str, str], env: str, wanted: bool | str = True) -> Sides:
+    """The presets of every team's algorithm on `env`, or a file's; empty unless wanted."""
+    if isinstance(wanted, str):
+        return _of_file(Path(wanted), names)
     tables = {team: load(name, env if wanted else "") for team, name in names.items()}
     used = tuple(dict.fromkeys(n for t, n in names.items() if any(tables[t].values())))
     first = next((tables[team] for team, name in names.items() if name in used), load("", ""))
@@ -99,8 +102,26 @@ def sides(names: dict[str, str], env: str, wanted: bool = True) -> Sides:
     )
 
 
-def note(used: tuple[str, ...], env: str) -> str:
+def _of_file(file: Path, names: dict[str, str]) -> Sides:
+    """The preset in a file, for the one algorithm that plays."""
+    if len(set(names.values())) > 1:
+        raise ShoalError(
+            f"{file} is the preset of one algorithm, and there are {', '.join(names.values())}:"
+            " give the settings of each team as options"
+        )
+    content = files.read_toml(file)
+    for name, table in content.items():
+        if name not in TABLES or not isinstance(table, dict):
+            raise ShoalError(f"{file} is no preset: it has {name!r}, not {', '.join(TABLES)}")
+    tables = {table: content.get(table, {}) for table in TABLES}
+    own = {team: tables["algorithm"] for team in names}
+    return Sides(tables["settings"], tables["env"], own, (str(file),))
+
+
+def note(used: tuple[str, ...], env: str, wanted: bool | str = True) -> str:
     """Tell the user which presets are used, and how to switch them off."""
+    if isinstance(wanted, str):
+        return f"using the preset in {wanted}"
     if not used:
         return ""
     return (

@@ -1,0 +1,360 @@
+"""Runs on the nodes of a Ray cluster: Ray places them and tells which are lost.
+
+A node is sent data only: a run's folder, the words of its command, names of what it may run. It
+starts the same child process as this machine would.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import secrets
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import jax
+
+from .. import __version__
+from ..config.campaign import Job
+from ..config.settings import AUTO
+from ..errors import ShoalError
+from ..store.places import exists, local, url_of
+from ..store.remote import fetch
+from .progress import Follower
+from .runner import Runner, Status, await_release
+
+INSTALL = "runs on a cluster need Ray: pip install 'shoal[cluster]'"
+REACH = 10.0  # seconds for an address to answer
+ASK_EVERY = 0.5  # seconds between two questions to a node
+SILENCE = 30.0  # seconds without an answer after which a node is taken for lost; Ray may be faster
+COUNT_EVERY = 2.0  # seconds between two counts of the nodes
+NOBODY = 60.0  # seconds to wait for a node, once all are lost
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+SIGN = ".cluster"  # file by which a node shows that it sees the folder of the runs
+OURS = ("JAX_", "XLA_")  # variables that may decide bits, and so go along
+
+
+class Cluster:
+    """Engine that runs jobs on the nodes of a Ray cluster."""
+
+    def __init__(self, address: str, at_once: int, cores: int):
+        self.ray, self.connected = connect(address)
+        self.at_once = at_once
+        self.cores = cores
+        self.runs: list[NodeRun] = []
+        self.signs: dict[Path, str] = {}
+        self.nodes: dict[str, str] = {}  # names of those that live
+        self.places = 0
+        self.counted = -COUNT_EVERY
+        self.manned = time.monotonic()  # last time that there was a node
+        self.kind = self.ray.remote(max_restarts=0, max_task_retries=0)(NodeRunner)
+        try:
+            self._count()
+            self._check_size()
+        except BaseException:
+            self.close()
+            raise
+
+    def free(self, job: Job) -> bool:
+        """Whether the nodes have cores for one more run."""
+        if time.monotonic() - self.counted > COUNT_EVERY:
+            self._count()
+        places = min(self.places, self.at_once or self.places)
+        if self.places:
+            self.manned = time.monotonic()
+        elif time.monotonic() - self.manned > NOBODY:
+            raise ShoalError(
+                f"the cluster has had no node with {self.cores} cores for {NOBODY:g} s: start"
+                " nodes, then the same command, or shoal resume, goes on"
+            )
+        return len(self.runs) < places
+
+    def start(self, job: Job) -> NodeRun:
+        """Let Ray place a run on a node with the cores it asks for."""
+        url = url_of(job.path)
+        sign = ("", "") if url else self._sign(job.path.parent.absolute())
+        here = str(Path.cwd())
+        actor = self.kind.options(num_cpus=job.cores).remote(
+            job._replace(path=job.path.absolute()), [], _sent()
+        )
+        run = NodeRun(
+            self.ray, url, actor, actor.begin.remote(url, sign, here, _versions()), self.nodes
+        )
+        self.runs.append(run)
+        return run
+
+    def ended(self, run: NodeRun) -> None:
+        """End the actor of a run, and all that it started."""
+        self.runs.remove(run)
+        run.kill()
+        if run.url and exists(run.url):
+            fetch(run.url)
+
+    def close(self) -> None:
+        """End what still runs, and leave the cluster."""
+        for run in self.runs:
+            run.kill()
+        for folder in self.signs:
+            (folder / SIGN).unlink(missing_ok=True)
+        if self.connected:
+            self.ray.shutdown()
+
+    def _count(self) -> None:
+        """Count the runs that the nodes have room for."""
+        alive = [node for node in self.ray.nodes() if node["Alive"]]
+        self.sizes = [int(node["Resources"].get("CPU", 0)) for node in alive]
+        self.places = sum(size // self.cores for size in self.sizes)
+        names = [node.get("NodeName") or node["NodeManagerAddress"] for node in alive]
+        for node, name in zip(alive, names, strict=True):
+            alone = names.count(name) == 1
+            self.nodes[node["NodeID"]] = name if alone else f"{name}/{node['NodeID'][:4]}"
+        self.counted = time.monotonic()
+
+    def _check_size(self) -> None:
+        if self.places:
+            return
+        raise ShoalError(
+            f"a run asks for {self.cores} cores, and the largest node of the cluster has"
+            f" {max(self.sizes, default=0)}: lower --devices or --workers, or add a node"
+        )
+
+    def _sign(self, folder: Path) -> tuple[str, str]:
+        """A file, and its content, that a node must see beside the run's folder."""
+        if folder not in self.signs:
+            self.signs[folder] = secrets.token_hex(8)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / SIGN).write_text(self.signs[folder])
+        return str(folder / SIGN), self.signs[folder]
+
+
+class NodeRunner(Runner):
+    """A `Runner` on a node: an actor of Ray."""
+
+    def begin(
+        self, url: str, sign: tuple[str, str], folder: str, versions: dict[str, str]
+    ) -> tuple[str, str]:
+        """Start the job; return the node's id and what was wrong, if anything."""
+        import ray
+
+        node = ray.get_runtime_context().get_node_id()
+        wrong = _unlike(versions) or ("" if url else _unseen(*sign))
+        self.variables = _variables(self.variables)
+        self.folder = folder if Path(folder).is_dir() else None
+        if not wrong:
+            try:
+                if url:
+                    self._stage(url)
+                await_release(self.job.path)
+                self.start()
+            except ShoalError as error:
+                wrong = str(error)
+        return node, wrong
+
+    def _stage(self, url: str) -> None:
+        """Use this node's own folder for a run elsewhere, with what there is of it."""
+        self.job = self.job._replace(path=local(url))
+        self.follower = Follower(self.job.path)
+        if exists(url):
+            fetch(url)
+
+
+class NodeRun:
+    """A run on a node, as this machine sees it."""
+
+    def __init__(self, ray: Any, url: str, actor: Any, begun: Any, nodes: dict[str, str]):
+        self.ray = ray
+        self.url = url  # that its folder is mirrored to, if any
+        self.actor = actor
+        self.nodes = nodes
+        self.pending = begun  # the answer that is waited for
+        self.asked = time.monotonic()
+        self.heard = 0.0  # time of the last answer
+        self.last = Status()
+        self.signals: list[int] = []  # still to be sent: not from within a signal handler
+        self.told = False  # whether one was sent
+
+    def status(self) -> Status:
+        """The newest that is known; asks again from time to time."""
+        self._send()
+        try:
+            if self.pending is None:
+                if time.monotonic() - self.asked > ASK_EVERY:
+                    self.pending = self.actor.status.remote()
+                    self.asked = time.monotonic()
+            elif self.ray.wait([self.pending], timeout=0)[0]:
+                self._hear(self.ray.get(self.pending))
+            elif self.heard and time.monotonic() - max(self.heard, self.asked) > SILENCE:
+                self.last = self.last._replace(lost=True)
+            elif self.told and not self.heard:  # no node has taken it yet
+                self.last = self.last._replace(code=-int(signal.SIGTERM))
+        except self.ray.exceptions.RayError as error:
+            self._fail(error)
+        return self.last
+
+    def signal(self, number: int) -> None:
+        """Send a signal, soon."""
+        self.signals.append(number)
+
+    def kill(self) -> None:
+        """End the actor, and with it what it started."""
+        self.ray.kill(self.actor, no_restart=True)
+
+    def _send(self) -> None:
+        while self.signals:
+            self.told = True
+            self.actor.signal.remote(self.signals.pop(0))
+
+    def _hear(self, answer: Any) -> None:
+        """Take an answer: first of `begin`, then of `status`."""
+        first = not self.heard
+        self.heard = time.monotonic()
+        self.pending = None
+        if first:
+            node, wrong = cast(tuple[str, str], answer)
+            place = self.nodes.get(node) or node[:8]
+            self.last = Status(place, code=2 if wrong else None, words=wrong)
+            return
+        killed = answer.code == -signal.SIGKILL and not self.told
+        self.last = answer._replace(where=self.last.where, lost=killed)
+
+    def _fail(self, error: Exception) -> None:
+        """Take an error of Ray: a lost worker or node, or one that cannot run anything."""
+        died = isinstance(error, self.ray.exceptions.RayActorError)
+        if died and "No module named" not in str(error):
+            self.last = self.last._replace(lost=True)
+        else:
+            self.last = self.last._replace(code=1, words=sentence(error))
+
+
+def connect(address: str) -> tuple[Any, bool]:
+    """Ray, connected to a cluster, and whether this call connected it."""
+    try:
+        import ray
+    except ImportError:
+        raise ShoalError(INSTALL) from None
+    if ray.is_initialized():
+        return ray, False
+    place = _found(address)
+    host = _reach(place)
+    if host in LOOPBACK:
+        # otherwise Ray takes 127.0.0.1 for this machine's outer address, where nothing listens
+        from ray._private import ray_constants
+
+        ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        ray.init(place, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
+    except Exception as error:
+        why = str(error).strip().splitlines()
+        raise ShoalError(
+            f"the cluster at {place} cannot be used ({why[0] if why else type(error).__name__}):"
+            " it must run the same versions of Ray and Python, and this machine must be one of its"
+            " nodes, or reach it by ray://<host>:10001"
+        ) from None
+    return ray, True
+
+
+def _found(address: str) -> str:
+    """The address of a cluster; `auto` is the one that this machine is part of."""
+    if address != AUTO:
+        return address
+    from ray._private.utils import read_ray_address
+
+    place = os.environ.get("RAY_ADDRESS") or read_ray_address()
+    if not place:
+        raise ShoalError(
+            "this machine is part of no Ray cluster: start one (ray start --head), or say its"
+            " address (--cluster ray://<host>:10001)"
+        )
+    return place
+
+
+def _reach(place: str) -> str:
+    """The host of an address at which something answers."""
+    parts = urlsplit(place if "://" in place else f"//{place}")
+    try:
+        host, port = parts.hostname or "", parts.port or 10001
+        socket.create_connection((host, port), REACH).close()
+    except (OSError, ValueError) as error:
+        raise ShoalError(
+            f"no cluster answers at {place} ({error}): check --cluster, and that the cluster runs"
+        ) from None
+    return host
+
+
+def sentence(error: Exception) -> str:
+    """What an error of Ray means to a user."""
+    import ray.exceptions as errors
+
+    last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
+    if isinstance(error, errors.ObjectStoreFullError | errors.OutOfDiskError):
+        return "the node's object store is full: end what fills it, or give Ray more of it"
+    if "No module named" in str(error):
+        return f"a node cannot run Shoal ({last[0]}): install the same packages on every node"
+    return f"Ray failed ({last[0]})"
+
+
+def _versions() -> dict[str, str]:
+    """Versions that must be equal for runs to be equal."""
+    return {
+        "shoal": __version__,
+        "jax": jax.__version__,
+        "python": ".".join(platform.python_version_tuple()[:2]),
+    }
+
+
+def _unlike(theirs: dict[str, str]) -> str:
+    """What is wrong with the versions of this node."""
+    for name, version in _versions().items():
+        if version != theirs[name]:
+            return (
+                f"this node has {name} {version}, and the machine that sent the run"
+                f" {theirs[name]}: install the same versions on every node"
+            )
+    return ""
+
+
+def _unseen(sign: str, content: str) -> str:
+    """What is wrong if this node does not see the folder of the runs."""
+    for _ in range(10):  # a network's file system may show it late
+        try:
+            if Path(sign).read_text() == content:
+                return ""
+        except OSError:
+            pass
+        time.sleep(0.5)
+    return (
+        f"this node does not see the folder {Path(sign).parent} of the machine that sent the run:"
+        " choose an --out that all nodes share, or one such as s3://bucket/runs"
+    )
+
+
+def _sent() -> dict[str, str]:
+    """Variables that go to a node: what decides bits, and folders of the user's own modules."""
+    installed = {Path(place).resolve() for place in (sys.prefix, sys.base_prefix)}
+    own = [
+        str(Path(place).resolve())
+        for place in sys.path
+        if place and not installed & {*Path(place).resolve().parents}
+    ]
+    ours = {name: value for name, value in os.environ.items() if name.startswith(OURS)}
+    return ours | {"PYTHONPATH": os.pathsep.join(own)}
+
+
+def _variables(sent: dict[str, str]) -> dict[str, str]:
+    """Environment variables of a child on this node."""
+    # how many threads there are, each run decides; Ray sets the second
+    unset = ("NPROC", "OMP_NUM_THREADS")
+    own = {name: value for name, value in os.environ.items() if name not in unset}
+    paths = [sent["PYTHONPATH"], *([own["PYTHONPATH"]] if own.get("PYTHONPATH") else [])]
+    return (
+        {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        | own
+        | sent
+        | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    )

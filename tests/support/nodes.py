@@ -1,0 +1,44 @@
+"""A Ray cluster of several nodes on this machine, on loopback alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+COMMON = {
+    "object_store_memory": 80_000_000,  # bytes, the least that Ray takes
+    "node_ip_address": "127.0.0.1",
+}
+TRIES = 5  # to start a node: a busy machine may be slower than Ray waits
+
+
+def grow(cluster: Any, cores: int = 1) -> None:
+    """Add a node."""
+    for left in reversed(range(TRIES)):
+        try:
+            cluster.add_node(wait=False, num_cpus=cores, **COMMON)
+            return
+        except Exception:
+            if not left:
+                raise
+
+
+@contextlib.contextmanager
+def nodes(count: int, cores: int = 1) -> Iterator[Any]:
+    """A cluster whose head runs nothing, with so many other nodes."""
+    from ray._private import ray_constants
+    from ray.cluster_utils import Cluster
+
+    ray_constants.ENABLE_RAY_CLUSTER = False  # loopback is the address, also for its own driver
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    head = {"num_cpus": 0, "include_dashboard": False, **COMMON}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        for _ in range(count):
+            grow(cluster, cores)
+        cluster.wait_for_nodes(120)
+        yield cluster
+    finally:
+        cluster.shutdown()
