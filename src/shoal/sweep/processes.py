@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from ..config.campaign import Job
 from ..config.trust import Trust
-from ..devices import usable
+from ..devices import shares, usable
 from ..errors import ShoalError
 from ..run.signals import install, restore
 from ..store import checkpoint, folder
@@ -59,9 +59,7 @@ def work(jobs: Sequence[Job], at_once: int = 0, quiet: bool = False) -> dict[Pat
 def core_slots(at_once: int, jobs: int) -> list[list[int]]:
     """Cores of each slot in which a job can run; together they are all that this process may
     use."""
-    cores = usable()
-    count = max(min(at_once or len(cores), jobs), 1)
-    return [cores[slot::count] or [cores[slot % len(cores)]] for slot in range(count)]
+    return shares(max(min(at_once or len(usable()), jobs), 1))
 
 
 @dataclass
