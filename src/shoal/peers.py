@@ -50,7 +50,7 @@ _here = _Connection()
 def join() -> None:
     """Connect this process with the others that the environment variables name."""
     method = os.environ.get(METHOD, "jax")
-    usual = {"coordinator_address": os.environ.get(ADDRESS), **_place()} if method == "jax" else {}
+    usual: dict[str, Any] = _place() if method == "jax" else {}
     try:
         jax.distributed.initialize(
             **usual,
@@ -66,16 +66,18 @@ def join() -> None:
     _here.joined = count() > 1
 
 
-def _place() -> dict[str, int]:
-    """The number of processes and of this one, from the usual variables."""
+def _place() -> dict[str, Any]:
+    """Where the first process is, how many there are, and which is this one."""
     try:
         return {
+            "coordinator_address": os.environ[ADDRESS],
             "num_processes": int(os.environ[COUNT]),
             "process_id": int(os.environ[RANK]),
         }
     except (KeyError, ValueError):
         raise ShoalError(
-            f"{ADDRESS} is set, but {COUNT} and {RANK} are not numbers: set all three, or none"
+            f"{ADDRESS}, {COUNT} and {RANK} must be an address and two numbers: set all three, or"
+            f" none"
         ) from None
 
 

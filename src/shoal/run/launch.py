@@ -39,7 +39,7 @@ def local(hosts: int, words: list[str]) -> int:
             children.append(_start(words, cores, variables(address, hosts, rank)))
         before = install(lambda number, _: children[0].send_signal(number))
         stack.callback(restore, before)
-        return _watched(children, words)
+        return _watched(children)
 
 
 def variables(address: str, count: int, rank: int) -> dict[str, str]:
@@ -57,25 +57,30 @@ def _start(words: list[str], cores: list[int], told: dict[str, str]) -> subproce
     )
 
 
-def _watched(children: list[subprocess.Popen], words: list[str]) -> int:
+def _watched(children: list[subprocess.Popen]) -> int:
     """Wait for all; once one has ended, the others have a while to end by themselves."""
     until = float("inf")
-    first_gone: int | None = None
-    while any(child.poll() is None for child in children) and time.monotonic() < until:
+    ended: list[int] = []  # ranks, in the order in which they ended
+    while len(ended) < len(children) and time.monotonic() < until:
         gone = [rank for rank, child in enumerate(children) if child.poll() is not None]
-        if gone and until == float("inf"):
-            first_gone = gone[0]
-            until = time.monotonic() + LATE
+        ended += [rank for rank in gone if rank not in ended]
+        if ended:
+            until = min(until, time.monotonic() + LATE)
         time.sleep(LOOK_EVERY)
     code = children[0].poll()
     if code is not None and code >= 0:
         return code
-    lost = first_gone or 0
-    how = signal.Signals(-children[lost].poll()).name if (children[lost].poll() or 0) < 0 else ""
     raise ShoalError(
-        f"process {lost} of {len(children)} ended{f' by {how}' * bool(how)}, and the run with it:"
-        f" go on from its newest checkpoint with shoal launch --hosts {len(children)} resume <run>"
+        f"process {ended[0]} of {len(children)} ended{_how(children[ended[0]])}, and the run with"
+        f" it: go on from its newest checkpoint with shoal launch --hosts {len(children)} resume"
+        f" <run>"
     )
+
+
+def _how(child: subprocess.Popen) -> str:
+    """The signal that ended a process, in words; empty if none did."""
+    code = child.poll() or 0
+    return f" by {signal.Signals(-code).name}" if code < 0 else ""
 
 
 def _end(children: list[subprocess.Popen]) -> None:
