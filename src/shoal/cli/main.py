@@ -19,6 +19,7 @@ Shoal trains teams of agents.
   shoal train <algorithm> <env> [options]   train, evaluate, and leave a run folder
   shoal resume <run> [--steps <steps>]      go on with a run that was interrupted, or train further
   shoal fork <run> [options]                go on from it in a new run, with other settings
+  shoal launch --hosts 2 train …            one run on several processes or hosts
   shoal evaluate <run> [options]            play a finished run's policy again, or a whole group's
   shoal watch <run> [options]               write a video of it, or of `random <env>`
   shoal export <run> --to <format>          the policy for ONNX, StableHLO, numpy or PyTorch
@@ -48,6 +49,7 @@ COMMANDS = {
     "train": "train:train",
     "resume": "train:resume",
     "fork": "fork:fork",
+    "launch": "launch:launch",
     "evaluate": "evaluate:evaluate",
     "watch": "watch:command",
     "export": "export:export",
@@ -61,8 +63,7 @@ COMMANDS = {
     "info": "info:info",
     "check-env": "check_env:check_env",
 }
-
-
+LAUNCHED = ("train", "resume")  # what several processes can do together
 WRITTEN = ("--out", "--cluster")  # options whose URLs are not read
 
 
@@ -115,7 +116,10 @@ def _dispatch(argv: list[str], trust: Trusting) -> int:
         raise ShoalError(
             f"there is no command {word!r}{did_you_mean(word, COMMANDS)}: `shoal --help` shows them"
         )
-    return _command(word)(_here(args), trust)
+    args = _here(args)
+    if word in LAUNCHED and not {"SHOAL_PEERS", "JAX_COORDINATOR_ADDRESS"}.isdisjoint(os.environ):
+        return take_part([word, *args], trust)
+    return _command(word)(args, trust)
 
 
 def _here(args: list[str]) -> list[str]:
@@ -128,6 +132,26 @@ def _here(args: list[str]) -> list[str]:
         fetched(word) if "://" in word and before not in WRITTEN else word
         for before, word in zip(["", *args], args, strict=False)
     ]
+
+
+def take_part(argv: list[str], trust: Trusting) -> int:
+    """Run a command as one of the processes that train a run: the first leads, the others
+    follow."""
+    import jax
+
+    from .. import devices, peers
+
+    peers.join()
+    if peers.rank():
+        from ..engine.peer_loop import follow
+
+        devices.setup(peers.devices())
+        jax.devices()  # the leader's wait for ours
+        return follow()
+    try:
+        return _command(argv[0])(argv[1:], trust)
+    finally:
+        peers.leave()
 
 
 def _command(word: str) -> Callable[[list[str], Trusting], int]:
@@ -146,16 +170,23 @@ def _ready() -> None:
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
 
 
-def entry() -> None:
-    """The console script; exits even if a library left a thread running."""
+def entry(argv: Sequence[str] | None = None, handed: Trust | None = None) -> None:
+    """The console script; exits even if a library left a thread running, or JAX waits for a process
+    that is gone."""
     _ready()
-    code = main()
+    code = main(argv, handed)
     others = set(threading.enumerate()) - {threading.current_thread()}
-    if any(not thread.daemon for thread in others):
+    if any(not thread.daemon for thread in others) or _cut_off():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _cut_off() -> bool:
+    """Whether a process that trained together with this one is gone."""
+    peers = sys.modules.get(f"{__package__.partition('.')[0]}.peers")
+    return bool(peers and peers.broken())
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from .. import algorithms
+from .. import algorithms, peers
 from ..config.config import Config
 from ..config.trust import NOTHING, Trust
 from ..engine import sizing
@@ -22,6 +22,7 @@ from ..engine.episodes import Episodes
 from ..engine.evaluate import evaluator
 from ..engine.host_loop import HostLoop
 from ..engine.loop import Loop
+from ..engine.peer_loop import leading
 from ..envs.host.arena import Alone
 from ..envs.host.watched import Halted, never
 from ..errors import ShoalError
@@ -210,6 +211,8 @@ class Trainer:
     def _loop(self) -> Loop:
         c = self.config
         s = self.config.settings
+        if peers.several():
+            return leading(c)
         parts = (c.game, c.algorithms, s.games, s.window, s.steps, c.devices)
         if not c.hosted:
             return Loop(*parts)
@@ -255,10 +258,7 @@ class Trainer:
 
     def _started(self, state: TrainState) -> TrainState:
         """The opening state with the weights of the run to start from."""
-        if not self.start:
-            return state
-        places = jax.tree.map(lambda leaf: leaf.sharding, state.learners)
-        return state._replace(learners=jax.device_put(self.start.learners, places))
+        return self.loop.with_learners(state, self.start.learners) if self.start else state
 
     def _train(self, program: Any, writer: checkpoint.CheckpointWriter) -> None:
         s = self.config.settings
@@ -288,9 +288,8 @@ class Trainer:
             return self.metrics.iteration(metrics, spent, broke if self.loop.faults else {})
         except Diverged as error:
             before = self.metrics.history.points[0].played
-            raise Diverged(
-                f"{error}: {cause(self.config, jax.device_get(self.state.views), before)}"
-            ) from None
+            views = self.loop.fetch(self.state, ["views"]).views
+            raise Diverged(f"{error}: {cause(self.config, views, before)}") from None
 
     def _save(self, writer: checkpoint.CheckpointWriter) -> None:
         """Write a checkpoint, unless the last one has the same step."""
@@ -307,7 +306,7 @@ class Trainer:
             "config": self.config.to_json(),
             "protocol": self.protocol,
         }
-        writer.save(self.state, about, self.best.learners)
+        writer.save(self.loop.fetch(self.state), about, self.best.learners)
         self.saved = run.steps
 
     def _written(self, writer: checkpoint.CheckpointWriter) -> None:
