@@ -61,7 +61,7 @@ def member(request) -> Probe:
 def test_training_stays_finite_and_reaches_every_parameter(member):
     """Adam's first moment is zero only where no gradient ever came. COMA hides an agent's own
     action from its critic: weights of its own (`sharing=own`) that read it never get one. A mixer's
-    ReLUs may rest: `test_vdac` looks at it."""
+    ReLUs may rest: `test_vdac` looks at it. Actors without Adam (HATRPO) must have moved."""
     learner = member.state.learners[TEAM]
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((learner, member.metrics)))
     hidden = 0
@@ -73,7 +73,9 @@ def test_training_stays_finite_and_reaches_every_parameter(member):
             * member.algorithm.spec.action.size
             * member.algorithm.config.hidden
         )
-    moment = {part: opt[1].mu for part, opt in learner.opt.items()}
+    fresh = member.algorithm.init(np.random.default_rng(0)).params["actor"]
+    moment = {"actor": jax.tree.map(np.subtract, learner.params["actor"], fresh)}
+    moment |= {part: opt[1].mu for part, opt in learner.opt.items()}
     assert sum(int((leaf == 0).sum()) for leaf in jax.tree.leaves(moment["actor"])) == 0
     critic = getattr(moment["critic"], "local", moment["critic"])
     assert sum(int((leaf == 0).sum()) for leaf in jax.tree.leaves(critic)) == hidden

@@ -13,7 +13,12 @@ from .base import Algorithm
 from .coma import COMA
 from .ddpg import DDPG
 from .dqn import DQN
+from .facmac import FACMAC
+from .haa2c import HAA2C
 from .happo import HAPPO
+from .hasac import HASAC
+from .hatd3 import HATD3
+from .hatrpo import HATRPO
 from .maa2c import MAA2C
 from .maddpg import MADDPG
 from .mappo import MAPPO
@@ -37,10 +42,10 @@ from .vdac import VDAC
 from .vdn import VDN
 from .wqmix import CWQMIX, OWQMIX
 
-POLICY = (A2C, MAA2C, PPO, MAPPO, HAPPO, COMA, MFAC, VDAC)
+POLICY = (A2C, MAA2C, PPO, MAPPO, HAPPO, HAA2C, HATRPO, COMA, MFAC, VDAC)
 VALUE = (DQN, VDN, QMIX, CWQMIX, OWQMIX, QPLEX, QTRAN, MFQ)
 PARALLEL = (PQN, PQNVDN, PQNQMIX)
-PATHWISE = (DDPG, MADDPG, TD3, MATD3, SAC, MASAC)
+PATHWISE = (DDPG, MADDPG, TD3, MATD3, SAC, MASAC, HATD3, HASAC, FACMAC)
 FIXED = (Random, Frozen)
 ALGORITHMS: dict[str, type[Algorithm]] = {
     kind.name: kind for kind in (*POLICY, *VALUE, *PARALLEL, *PATHWISE, *FIXED, SelfPlay)

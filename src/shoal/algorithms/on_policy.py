@@ -186,7 +186,7 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
     def improve(
         self, learner: Learner, batch: Batch, key: Array, clock: Clock
     ) -> tuple[Learner, Metrics]:
-        """Gradient steps on the window; override this for agents that learn one after another."""
+        """Gradient steps on the window; agents that learn one after another do it in turn."""
         c = self.config
         parts = ("actor", "critic")
         return self.passes(self.losses, parts, learner, batch, key, clock, c.epochs, c.minibatches)
@@ -295,6 +295,14 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
     def actor_loss(self, dist: Any, batch: Batch) -> tuple[Array, Metrics]:
         """−log π · A."""
         return -(dist.log_prob(batch.record.raw) * batch.advantage * batch.weight).sum(), {}
+
+    def log_ratio(self, dist: Any, batch: Batch) -> Array:
+        """`[T,B,N]` log ratio of new to acting probability of each action taken.
+
+        0 where the weight is 0: a dead agent's ratio may be infinite, and inf · 0 is NaN.
+        """
+        log_ratio = dist.log_prob(batch.record.raw) - batch.record.log_prob
+        return jnp.where(batch.weight > 0, log_ratio, 0.0)
 
     def critic_loss(self, value: Array, learner: Learner, batch: Batch) -> Array:
         """Squared error of the values, in the critic's own unit."""

@@ -145,7 +145,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         """Features -> policy."""
         raise NotImplementedError
 
-    def critic(self, rng: Rng) -> Critic:
+    def critic(self, rng: Rng) -> Any:
         """A critic; recurrent only if it does not see the state."""
         c = self.config
         owner = self.critic_owner
@@ -284,7 +284,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
             action=self.acted(as_input(batch.window.action, self.spec), context.view), rivals=rivals
         )
 
-    def q(self, critics: tuple[Critic, ...], context: Context) -> list[Array]:
+    def q(self, critics: tuple[Any, ...], context: Context) -> list[Array]:
         """Q `[T,B,N or 1,outs]` of each critic."""
         seen, actions = (
             gather(self.inputs[part], context, self.spec) for part in ("critic", "action")

@@ -60,13 +60,18 @@ def bounds(space: Box) -> tuple[Array, Array]:
 
 
 def _joint(context: Context, spec: Spec) -> Array:
-    """All agents' actions joined; one row per agent where each sees others (`[T,B,N,N,A]`)."""
-    rows = context.action if context.action.ndim == 5 else context.action[..., None, :, :]
+    """All agents' actions joined."""
+    rows = _rows(context.action)
     return rows.reshape(*rows.shape[:-2], -1)
 
 
+def _rows(action: Array) -> Array:
+    """A joint action for every agent that looks: `[T,B,1,N,A]`, or `[T,B,N,N,A]` if it has that."""
+    return action if action.ndim == 5 else action[..., None, :, :]
+
+
 def _others(context: Context, spec: Spec) -> Array:
-    others = context.action[..., None, :, :] * (1 - jnp.eye(spec.n))[:, :, None]
+    others = _rows(context.action) * (1 - jnp.eye(spec.n))[:, :, None]
     return others.reshape(*others.shape[:-2], -1)
 
 
