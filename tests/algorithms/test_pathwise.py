@@ -34,7 +34,7 @@ from helpers import (
 from jax import Array
 
 from shoal.algorithms import find
-from shoal.algorithms.in_turn import PathwiseInTurn
+from shoal.algorithms.learning_in_turn import PathwiseInTurn
 from shoal.algorithms.sac import SAC
 from shoal.engine.evaluate import Evaluator
 from shoal.engine.loop import Loop

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .a2c import A2C
-from .in_turn import InTurnConfig, PolicyInTurn
+from .learning_in_turn import InTurnConfig, PolicyInTurn
 from .on_policy import OnPolicyConfig
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .in_turn import InTurnConfig, PolicyInTurn
+from .learning_in_turn import InTurnConfig, PolicyInTurn
 from .ppo import PPO, PPOConfig
 
 

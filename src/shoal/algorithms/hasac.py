@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..nets.layers import Rng
-from .in_turn import InTurnConfig, PathwiseInTurn
+from .learning_in_turn import InTurnConfig, PathwiseInTurn
 from .sac import SAC, SACConfig
 
 

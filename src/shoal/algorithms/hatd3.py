@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .ddpg import DDPGConfig
-from .in_turn import InTurnConfig, PathwiseInTurn
+from .learning_in_turn import InTurnConfig, PathwiseInTurn
 from .td3 import TD3, TD3Config
 
 

@@ -20,7 +20,7 @@ from ..nets.actor_critic import Actor
 from ..nets.layers import Rng
 from ..types import Clock
 from .base import Metrics, fraction, not_negative, positive
-from .in_turn import InTurnConfig, PolicyInTurn
+from .learning_in_turn import InTurnConfig, PolicyInTurn
 from .on_policy import Learner, OnPolicyConfig
 
 

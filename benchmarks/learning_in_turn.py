@@ -1,13 +1,13 @@
 """Agents that learn in turn or through a mixer, beside the nearest member without it.
 
-    python benchmarks/in_turn.py                 # all that is not yet recorded
-    python benchmarks/in_turn.py haa2c maa2c     # these alone
+    python benchmarks/learning_in_turn.py                 # all that is not yet recorded
+    python benchmarks/learning_in_turn.py haa2c maa2c     # these alone
 
 Short runs on `mpe/simple_spread`, every agent with an actor of its own, three seeds, one core. A
 run and its neighbour have the settings of the neighbour's preset and equal budgets; learning rates
 fall to 0 at the end of each. A score is one agent's mean return p over 1,000 greedy episodes, the
 same for all. Seconds are of processor time, compilation included unless it was cached. Runs in
-`benchmarks/results/in_turn.json` are not repeated.
+`benchmarks/results/learning_in_turn.json` are not repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import shoal
 
-RESULTS = Path(__file__).parent / "results" / "in_turn.json"
+RESULTS = Path(__file__).parent / "results" / "learning_in_turn.json"
 SPREAD = "mpe/simple_spread"
 SEEDS = 3
 EPISODES = 1_000
