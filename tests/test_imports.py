@@ -15,7 +15,7 @@ import shoal
 
 SOURCE = Path(shoal.__file__).parent
 ROOMS = (  # in order
-    ("errors", "options", "types", "devices", "files", "plugins", "source"),
+    ("errors", "options", "types", "peers", "devices", "clusters", "files", "plugins", "source"),
     ("render",),
     ("nets",),
     ("learning",),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import plugins
+from ..clusters import AUTO, LOCAL
 from ..errors import ShoalError, did_you_mean
 
 SHORT = 20_000  # steps of a run, up to which one process steps its games
@@ -14,8 +15,6 @@ SHORT = 20_000  # steps of a run, up to which one process steps its games
 MOST_SEEDS = 1000
 
 
-LOCAL = "local"  # the place of runs on this machine
-AUTO = "auto"  # the cluster that this machine is part of
 TRACKERS = ("wandb", "mlflow")  # services that a run may be logged to
 
 
@@ -32,8 +31,8 @@ class Settings:
     """Runs to train side by side, each on one device unless more are asked for: how many, with this
     seed and those after it, or which, as in 3,7."""
     cluster: str = LOCAL
-    """Where several seeds are trained: local is this machine, auto the Ray cluster that it is part
-    of; or a cluster's address, as in ray://host:10001."""
+    """Where several seeds are trained, or the games of a run on the host are played: local is this
+    machine, auto the Ray cluster that it is part of; or its address, as in ray://host:10001."""
     from_run: str = ""
     """Run whose weights to start from, also written --from: its folder, or one of its policies or
     checkpoints."""
@@ -106,11 +105,6 @@ class Settings:
         if len(self.each) > 1 and self.seed and "," in str(self.seeds):
             raise ShoalError(f"seeds {self.seeds!r} says which there are: leave out seed")
         check_cluster(self.cluster)
-        if self.cluster != LOCAL and not self.grouped:
-            raise ShoalError(
-                "a cluster trains several seeds, each on a node: ask for --seeds 5, or for"
-                " --seeds 7, if one is enough"
-            )
         if not 0 <= self.film <= 100:
             raise ShoalError(f"film must be 0 to 100 episodes, not {self.film}")
         if self.evaluations > 10_000:

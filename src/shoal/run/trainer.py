@@ -15,14 +15,17 @@ from typing import Any
 import jax
 
 from .. import algorithms, peers
+from ..clusters import LOCAL
 from ..config.config import Config
 from ..config.trust import NOTHING, Trust
+from ..devices import usable
 from ..engine import sizing
 from ..engine.episodes import Episodes
 from ..engine.evaluate import evaluator
 from ..engine.host_loop import HostLoop
 from ..engine.loop import Loop
 from ..engine.peer_loop import leading
+from ..engine.ray_host import cluster_loop
 from ..envs.host.arena import Alone
 from ..envs.host.watched import Halted, never
 from ..errors import ShoalError
@@ -216,6 +219,8 @@ class Trainer:
         parts = (c.game, c.algorithms, s.games, s.window, s.steps, c.devices)
         if not c.hosted:
             return Loop(*parts)
+        if s.cluster != LOCAL:
+            return cluster_loop(s.cluster, c, self._halted)
         return HostLoop(*parts, c.workers, s.patience, s.tolerance, self._halted, self.alone)
 
     def _halted(self) -> bool:
@@ -226,8 +231,9 @@ class Trainer:
         c = self.config
         s = self.config.settings
         episodes = episodes or s.eval_episodes
+        workers = c.workers if s.cluster == LOCAL else min(c.workers, len(usable()))
         return evaluator(
-            c.game, players, episodes, greedy, c.workers, s, self.alone, self.console.say
+            c.game, players, episodes, greedy, workers, s, self.alone, self.console.say
         )
 
     def _introduce(self, path: Path) -> None:
