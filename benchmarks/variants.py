@@ -49,7 +49,6 @@ CURIOUS: dict[str, dict[str, Any]] = {
 MESSAGES: dict[str, dict[str, Any]] = {
     "mlp": {"torso": "mlp"},
     "commnet": {"torso": "commnet"},
-    "tarmac": {"torso": "tarmac"},
 }
 TALK = {
     "steps": 300_000,

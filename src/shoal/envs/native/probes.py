@@ -290,7 +290,7 @@ class Corridor(Tiny):
     """steps per episode"""
     cells: int = 30
     """steps from the start to the end"""
-    actions: int = 2
+    actions: int = 4
     """actions"""
 
     name = "test/corridor"
