@@ -32,7 +32,7 @@ class Study(NamedTuple):
     variants: dict[str, dict[str, Any]]
 
 
-WINDOWS = {"steps": 100_000, "games": 16, "window": 80}
+WINDOWS = {"steps": 150_000, "games": 16, "window": 80}
 REPLAY = {
     "steps": 100_000,
     "games": 16,

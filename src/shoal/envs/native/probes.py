@@ -288,7 +288,7 @@ class Corridor(Tiny):
 
     length: int = 80
     """steps per episode"""
-    cells: int = 30
+    cells: int = 20
     """steps from the start to the end"""
     actions: int = 4
     """actions"""
