@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers import TEAM, build, mortal
+from helpers import TEAM, build, mortal, quick
 
 from shoal.algorithms import find
 from shoal.engine.loop import Loop
@@ -26,7 +26,7 @@ CASES: dict[str, tuple[str, dict[str, Any], bool]] = {  # torso, options, whethe
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", quick(CASES, 3))
 def test_every_family_can_communicate(name: str):
     """Traced, not compiled: who acts communicates, a critic only if it sees what actors do."""
     torso, options, critic_hears = CASES[name]
