@@ -1,4 +1,4 @@
-"""Plugins: algorithms, games, torsos and callbacks from a user's own package.
+"""Plugins: algorithms, games, torsos, curiosities and callbacks from a user's own package.
 
 A plugin is named by its import path, `my_package.my_module:MyClass`, or by an entry point of a
 group below. Only this module imports what a user's word names. Nothing here needs JAX.
@@ -25,6 +25,7 @@ GROUPS = {  # kind -> group of entry points
     "algorithm": "shoal.algorithms",
     "game": "shoal.games",
     "torso": "shoal.torsos",
+    "curiosity": "shoal.curiosities",
     "callback": "shoal.callbacks",
     "tracker": "shoal.trackers",
     "adapter": "shoal.adapters",

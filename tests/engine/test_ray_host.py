@@ -1,4 +1,4 @@
-"""Games on the nodes of a Ray cluster: a run ends as on this machine, and goes on without a node."""
+"""Games on the nodes of a Ray cluster: a run ends as on this machine, and survives a lost node."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
     recurrence: ClassVar[bool] = False  # whether its torso may be recurrent
     needs_training: ClassVar[bool] = True  # whether it must train before it can play
     sees_state: bool = False
-    sees_mates: bool = False  # when acting, it sees actions of its teammates
+    sees_mates: bool = False  # when acting, it sees actions of its teammates, or hears them
     family: ClassVar[str] = ""  # algorithms of one family can exchange nets
     inherits: ClassVar[tuple[str, ...]] = ()  # fields of the learner that a new run may start from
 
@@ -119,6 +119,12 @@ class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
     ) -> tuple[LearnerT, MemoryT, Metrics]:
         """Update the learner from the memory."""
         raise NotImplementedError
+
+    def observe(
+        self, learner: LearnerT, window: Window, key: Array, clock: Clock
+    ) -> tuple[LearnerT, Metrics]:
+        """Read the window just played, after learning, as curiosity does."""
+        return learner, {}
 
     def meet(
         self, learner: LearnerT, learners: dict[str, Any], results: Results

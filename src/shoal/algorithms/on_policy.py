@@ -61,6 +61,7 @@ class Learner(NamedTuple):
     target: Any  # a target critic, where the member has one
     opt: dict[str, Any]
     scale: ReturnNormaliser
+    curiosity: Any = ()  # a `Motive`, where there is one
 
 
 OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig, default=OnPolicyConfig)
@@ -82,6 +83,8 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         self.inputs["critic"] = tuple(
             part for part in self.critic_sees if part is not ID or own_value
         )
+        if OBS in self.critic_sees and not central:
+            self.inputs["critic"] += self.heard
         if config.share_torso and self.inputs["critic"] != self.inputs["actor"]:
             raise ShoalError(
                 f"{self.name}'s critic sees other inputs than its actor: set share_torso to False"
@@ -103,7 +106,13 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         params: dict[str, Any] = {"actor": self.init_actor(rng), "critic": self.init_critic(rng)}
         opt = {part: self.tx.init(net) for part, net in params.items()}
         scale = ReturnNormaliser(jnp.zeros(()), jnp.ones(()), jnp.zeros(()))
-        return Learner(params, self.init_target(params["critic"]), opt, scale)
+        return Learner(
+            params,
+            self.init_target(params["critic"]),
+            opt,
+            scale,
+            self.init_curiosity(rng),
+        )
 
     def init_actor(self, rng: Rng) -> Any:
         """The net that acts: a torso and a head, as `Actor`."""
@@ -176,6 +185,7 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         self, learner: Learner, memory: Rollout, key: Array, clock: Clock
     ) -> tuple[Learner, Rollout, Metrics]:
         key_regress, key_study, key_rows = jax.random.split(key, 3)
+        memory = memory._replace(window=self.motivated(learner, memory.window, clock))
         learner, batch, carry = self.prepare(learner, memory, key_regress, clock)
         if not self.recurrent:
             batch = fold_time(batch, "actor_carry", "critic_carry")

@@ -21,6 +21,7 @@ from ..envs.host.match import Hosted
 from ..envs.metrics import declared
 from ..envs.native.grid import GridGame
 from ..errors import ShoalError, did_you_mean
+from ..nets.curiosity import CURIOSITIES
 from ..nets.torsos import TORSOS
 from ..source import derives
 from ..types import Discrete, Spec
@@ -89,7 +90,7 @@ def overview() -> str:
             *_table(OUTSIDE),
             *(["", "From installed packages", *_table(plugged)] if plugged else []),
             "",
-            "One's own algorithm, torso, compiled game or callback is named <module>:<class>.",
+            "One's own algorithm, torso, curiosity, game or callback is named <module>:<class>.",
             "`shoal info <name>` tells more about one of them.",
         ]
     )
@@ -97,7 +98,12 @@ def overview() -> str:
 
 def _plugged(kind: str) -> list[tuple[str, str, str]]:
     """Plugins of installed packages: name, kind, and description or why it cannot be used."""
-    ours = {"algorithm": [*ALGORITHMS, *ALIASES], "game": GAMES, "torso": TORSOS}.get(kind, ())
+    ours = {
+        "algorithm": [*ALGORITHMS, *ALIASES],
+        "game": GAMES,
+        "torso": TORSOS,
+        "curiosity": CURIOSITIES,
+    }.get(kind, ())
     rows = []
     for name in plugins.entries(kind):
         try:

@@ -237,6 +237,10 @@ class Loop:
             learners[team], memories[team], learning[team] = algorithm.learn(
                 state.learners[team], memory, k, clock
             )
+            learners[team], more = algorithm.observe(
+                learners[team], windows[team], jax.random.fold_in(k, 1), clock
+            )
+            learning[team] = learning[team] | more
         fresh = next(iter(windows.values())).valid
         steps = state.steps + total(fresh.sum(dtype=jnp.uint32))
         earned, results, own = tally(state.earned, windows, ended)

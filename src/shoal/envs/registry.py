@@ -42,6 +42,7 @@ GAMES: dict[str, type[Game]] = {
         probes.Memory,
         probes.Endless,
         probes.Mortal,
+        probes.Corridor,
     )
 }
 

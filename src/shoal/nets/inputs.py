@@ -101,6 +101,24 @@ RIVALS_ACTION = InputPart(
 )
 
 
+def heard(near: float, position: tuple[int, ...]) -> InputPart:
+    """Whom each agent hears, for torsos that communicate: `[T,B,N or 1,N]`, 1 or 0.
+
+    These are the living; with `near`, only those at most so far away. `position` are the numbers of
+    an observation that are the agent's own place. No layer reads this part: it has no width.
+    """
+
+    def read(context: Context, spec: Spec) -> Array:
+        alive = context.view.alive[..., None, :]
+        if not near:
+            return alive.astype(jnp.float32)
+        place = context.view.obs[..., jnp.asarray(position)].astype(jnp.float32)
+        away = jnp.square(place[..., :, None, :] - place[..., None, :, :]).sum(-1)
+        return (alive & (away <= near**2)).astype(jnp.float32)
+
+    return InputPart(lambda spec: 0, read)
+
+
 def width(parts: tuple[InputPart, ...], spec: Spec) -> int:
     """Total width of all parts."""
     return sum(part.size(spec) for part in parts)

@@ -185,7 +185,7 @@ class Player:
                 if spec.n > 1 and self.algorithms[team].sees_mates:
                     kind = self.algorithms[team].name
                     raise ShoalError(
-                        f"{kind}'s agents see what their team just did: take team({team!r}) instead"
+                        f"{kind}'s agents see or hear their team: take team({team!r}) instead"
                     )
                 return self._only((name,))
         raise ShoalError(
