@@ -47,6 +47,9 @@ class Watching:
     """The policy that was evaluated best instead of the last one."""
     out: str = ""
     """File to write, .mp4 or .gif; empty for one in the run's folder."""
+    thoughts: bool = False
+    """Show what agents think beneath the picture: the probability, or the utility, of each action,
+    and the return they expect."""
     fps: int = 0
     """Pictures per second; 0 for 10, or more where an episode would take longer than 30 seconds."""
 
@@ -64,13 +67,15 @@ def watch(player: Player, path: str | Path, how: Watching) -> list[film.Take]:
     c = player.config
     player.complete()
     with contextlib.closing(
-        film.camera(c.game, player.algorithms, how.episodes, not how.sampled)
+        film.camera(c.game, player.algorithms, how.episodes, not how.sampled, thoughts=how.thoughts)
     ) as camera:
         takes = camera.shoot(player.learners, how.seed, player.clock)
         names = "+".join(dict.fromkeys(algorithm.name for algorithm in player.algorithms.values()))
         trained = f" after {player.steps:,} steps" if player.steps else ""
         fps = how.fps or film.pace(takes)
-        video.save(path, film.reel(takes, f"{names} on {c.env}{trained}", c.game, fps), fps)
+        title = f"{names} on {c.env}{trained}"
+        kinds = {team: algorithm.prefers for team, algorithm in player.algorithms.items()}
+        video.save(path, film.reel(takes, title, c.game, fps, kinds), fps)
     return takes
 
 
@@ -92,6 +97,8 @@ def command(args: list[str], trust: Trusting) -> int:
     else:
         run = Path(words[0])
         player = load(run, best=how.best, trust=trust.files.everything)
+        if how.thoughts:
+            player = player.with_critics(run)
         place = _place(run, how)
     player = player.against(others)
     path = (
@@ -124,7 +131,8 @@ def _named(which: str, how: Watching, others: dict[str, tuple[str, dict]]) -> st
     """A file name that tells this video from others of the same policy."""
     instead = [re.sub(r"\W+", "-", f"{team}-{name}") for team, (name, _) in others.items()]
     several = [f"{how.episodes}-episodes"] if how.episodes > 1 else []
-    return "-".join([which, *instead, *["sampled"] * how.sampled, *several, f"seed-{how.seed}"])
+    words = [word for word in ("sampled", "thoughts") if getattr(how, word)]
+    return "-".join([which, *instead, *words, *several, f"seed-{how.seed}"])
 
 
 def _untrained(name: str, env: str, options: dict) -> Player:

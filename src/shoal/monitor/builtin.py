@@ -5,15 +5,19 @@ from __future__ import annotations
 from .. import plugins
 from ..config.config import Config
 from ..errors import ShoalError, did_you_mean
+from . import replay
 from .callbacks import Callback
 from .film import Filming
+from .stop_file import StopFile
 from .trackers import trackers
 
 
 def builtin(config: Config) -> list[Callback]:
-    """Callbacks of ours: trackers and videos."""
+    """Callbacks of ours: trackers, videos, replays, and the request to stop."""
     filming = [Filming(config)] if config.settings.film else []
-    return [*trackers(config), *filming]
+    episodes = replay.wanted(config)
+    recording = [replay.Replays(config, episodes)] if episodes else []
+    return [*trackers(config), *filming, *recording, StopFile()]
 
 
 def users(config: Config) -> list[Callback]:

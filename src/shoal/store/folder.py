@@ -41,6 +41,7 @@ FREE = ("out", "name", "seeds", "devices", "workers", "patience", "tolerance", "
 UNDECIDED = (
     *FREE,
     "film",
+    "replays",
     "track",
     "project",
     "callbacks",
