@@ -20,6 +20,7 @@ Shoal trains teams of agents.
   shoal resume <run> [--steps <steps>]      go on with a run that was interrupted, or train further
   shoal evaluate <run> [options]            play a finished run's policy again, or a whole group's
   shoal watch <run> [options]               write a video of it, or of `random <env>`
+  shoal live [folder]                       a page in the browser over all runs in a folder
   shoal export <run> --to <format>          the policy for ONNX, StableHLO, numpy or PyTorch
   shoal campaign <algorithms> <envs> …      train all of them with several seeds, and write a report
   shoal crossplay <run> <run> …             let policies of several runs play in pairs
@@ -46,6 +47,7 @@ COMMANDS = {
     "resume": "train:resume",
     "evaluate": "evaluate:evaluate",
     "watch": "watch:command",
+    "live": "live:live",
     "export": "export:export",
     "campaign": "campaign:campaign",
     "crossplay": "crossplay:command",

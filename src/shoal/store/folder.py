@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import platform
 import re
 import shutil
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -216,13 +218,16 @@ def locked(path: Path) -> Iterator[None]:
             raise ShoalError(
                 f"{link} is a link that leads out of {path}: put what it leads to in its place"
             )
-    with (path / LOCK).open("w") as file:
+    with (path / LOCK).open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ShoalError(
                 f"{path} is being trained by another process: wait until that has ended"
             ) from None
+        file.truncate(0)
+        file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
+        file.flush()
         yield
 
 
