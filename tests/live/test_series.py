@@ -71,7 +71,8 @@ def test_a_file_that_was_cut_back_is_read_anew(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", ["nonsense", "[1]", "{}", '{"env_step": "x"}', '{"env_step": 1, "a": "<b>"}', "[" * 5000]
+    "line",
+    ["nonsense", "[1]", "{}", '{"env_step": "x"}', '{"env_step": 1, "a": "<b>"}', "[" * 5000],
 )
 def test_lines_that_are_none_are_left_out(tmp_path, line):
     (tmp_path / METRICS).write_text(f"{line}\n")

@@ -178,7 +178,9 @@ def test_whoever_listens_to_others_wants_the_token_for_everything(root):
     cookie = answer.headers["set-cookie"].lower()
     assert "httponly" in cookie and "samesite=strict" in cookie
     assert client.get("/").status_code == 200  # the cookie is kept
-    assert client.get(f"{PAGE}//evil.example/?token={TOKEN}").headers["location"] == "/evil.example/"
+    assert (
+        client.get(f"{PAGE}//evil.example/?token={TOKEN}").headers["location"] == "/evil.example/"
+    )
 
 
 def test_a_run_is_stopped_only_with_the_token_and_from_our_own_page(tmp_path):
@@ -235,7 +237,12 @@ def test_events_say_what_changed(tmp_path):
 
 
 def test_durations():
-    assert [duration(x) for x in (0, 59.6, 3_700, 90_000)] == ["0 s", "1 min", "1 h 1 min", "1 d 1 h"]
+    assert [duration(x) for x in (0, 59.6, 3_700, 90_000)] == [
+        "0 s",
+        "1 min",
+        "1 h 1 min",
+        "1 d 1 h",
+    ]
 
 
 @pytest.mark.parametrize(

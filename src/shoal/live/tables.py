@@ -266,4 +266,3 @@ def _heat_map(title: str, names: list[str], rows: list[list[float]]) -> str:
         f'<div class="wide"><table class="heat"><caption>{escape(title)}</caption>'
         f"<thead><tr><td></td>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
-
