@@ -93,12 +93,12 @@ async def client(
     async with httpx.AsyncClient(timeout=PATIENCE) as own:
         reading = asyncio.create_task(read(own))
         try:
-            async with own.stream("GET", f"{address}events") as events:
-                async with asyncio.timeout_at(
-                    asyncio.get_running_loop().time() + until - time.monotonic()
-                ):
-                    async for text in events.aiter_lines():
-                        heard += text.startswith("data:")
+            async with (
+                asyncio.timeout(until - time.monotonic()),
+                own.stream("GET", f"{address}events") as events,
+            ):
+                async for text in events.aiter_lines():
+                    heard += text.startswith("data:")
         except TimeoutError:
             pass
         except httpx.HTTPError as error:

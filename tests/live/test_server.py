@@ -237,12 +237,8 @@ def test_events_say_what_changed(tmp_path):
 
 
 def test_durations():
-    assert [duration(x) for x in (0, 59.6, 3_700, 90_000)] == [
-        "0 s",
-        "1 min",
-        "1 h 1 min",
-        "1 d 1 h",
-    ]
+    told = [duration(x) for x in (0, 59.6, 3_700, 90_000)]
+    assert told == ["0 s", "1 min", "1 h 1 min", "1 d 1 h"]
 
 
 @pytest.mark.parametrize(
