@@ -16,13 +16,13 @@ from shoal.config.config import Config
 from shoal.live.export import export
 from shoal.live.guard import Rules
 from shoal.live.index import Index
-from shoal.live.server import make
+from shoal.live.server import make, server_of
 from shoal.monitor import film, replay
 from shoal.store import folder
 from shoal.store.player import Player
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-uvicorn = pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
     pytest.mark.slow,
@@ -50,7 +50,7 @@ def browser():
 
 
 @pytest.fixture
-def page(browser):
+def page(browser, serve):  # closed before the server is
     yield from opened(browser)
 
 
@@ -85,10 +85,10 @@ def serve():
             port = free.getsockname()[1]
         index = Index(root)
         index.refresh()
-        app = make(index, Rules(port=port, token=TOKEN))
+        rules = Rules(port=port, token=TOKEN)
+        app = make(index, rules)
         app.state.site.feed.every = 0.2
-        config = uvicorn.Config(app, port=port, log_level="error", timeout_graceful_shutdown=1)
-        server = uvicorn.Server(config)
+        server = server_of(app, rules)
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
         servers.append((server, thread))
@@ -251,15 +251,16 @@ def test_the_agent_under_the_pointer_tells_its_thoughts(page, serve, tmp_path):
     address, index = serve(tmp_path)
     page.goto(f"{address}run/{next(iter(index.runs))}")
     page.wait_for_function("() => document.querySelector('.scrub').max === '6'")
-    frames = json.loads(next((tmp_path / "mine" / "replays").glob("*.json")).read_text())
+    frames = json.loads(min((tmp_path / "mine" / "replays").iterdir()).read_text())
     shapes = [frames["shapes"][number] for number in frames["frames"][0]]
     at = next(shape["at"] for shape in shapes if shape.get("name") == "agent_0")
-    box = page.locator(".stage canvas").first.bounding_box()
+    canvas = page.locator(".stage canvas").first
+    box = canvas.bounding_box()
     low, high = frames["low"], frames["high"]
     scale = min(box["width"] / (high[0] - low[0]), box["height"] / (high[1] - low[1]))
-    x = box["x"] + box["width"] / 2 + (at[0] - (low[0] + high[0]) / 2) * scale
-    y = box["y"] + box["height"] / 2 - (at[1] - (low[1] + high[1]) / 2) * scale
-    page.mouse.move(x, y)
+    x = box["width"] / 2 + (at[0] - (low[0] + high[0]) / 2) * scale
+    y = box["height"] / 2 - (at[1] - (low[1] + high[1]) / 2) * scale
+    canvas.hover(position={"x": x, "y": y})
     page.wait_for_function("() => document.querySelector('.mind').textContent.includes('agent_0')")
 
 
@@ -383,5 +384,5 @@ def test_a_resumed_run_and_a_lost_server_do_no_harm(page, serve, tmp_path):
     (run / folder.METRICS).write_text(text)  # cut back, as by a resume
     (run / folder.SUMMARY).unlink()
     page.wait_for_selector(".pill.dead")
-    points = "() => [...shoalCharts.plots.values()][0].chart.data[0].length"
+    points = "() => shoalCharts.plots.get('evaluation/agent/return').chart.data[0].length"
     page.wait_for_function(f"() => ({points})() === 1")

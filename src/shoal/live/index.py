@@ -245,8 +245,8 @@ def _line_with(text: bytes, word: bytes) -> dict[str, Any]:
 def _ended(run: Run, held: bool | None) -> Run:
     """Add the status: how it ended, or whether it still goes on, and where."""
     path = run.path
-    where, ours = _where(run)
-    run = replace(run, where=where)
+    machine, process, ours = _where(run)
+    run = replace(run, where=machine)
     if (path / folder.SUMMARY).is_file():
         summary = files.read_json(path / folder.SUMMARY, "a run folder")
         reason = printable(str(summary.get("reason", folder.FINISHED)), 300)
@@ -267,11 +267,12 @@ def _ended(run: Run, held: bool | None) -> Run:
     going = not quiet if not ours or held is None else held
     if not going:
         return replace(run, status="dead", why="its process is gone: it can be resumed")
-    return replace(run, status="training" if run.steps else "starting")
+    where = ", ".join(filter(None, (machine, process)))
+    return replace(run, status="training" if run.steps else "starting", where=where)
 
 
-def _where(run: Run) -> tuple[str, bool]:
-    """The machine, process and device of a run, and whether it is this machine."""
+def _where(run: Run) -> tuple[str, str, bool]:
+    """The machine and device of a run, its process, and whether it is this machine."""
     protocol = run.config.get("protocol", {})
     device = printable(str(protocol.get("device", "")), 60)
     count = protocol.get("devices", 1)
@@ -281,9 +282,9 @@ def _where(run: Run) -> tuple[str, bool]:
         host = printable(str(holder["host"]), 80)
         ours = host == socket.gethostname()
         process = f"process {int(holder['pid'])}"
-        return ", ".join(filter(None, (host, process, device))), ours
+        return ", ".join(filter(None, (host, device))), process, ours
     except (OSError, ValueError, LookupError, TypeError):
-        return device, True
+        return device, "", True
 
 
 def _held() -> set[int] | None:

@@ -106,15 +106,10 @@ def all_runs(index: Index, query: Query, look: Look) -> str:
 </div>
 <div id="runs">{table}</div>
 </form></section>
-<section id="curves" data-kins="{escape(_names(index))}"><h2>Curves</h2>{NO_SCRIPT}</section>
+<section id="curves"><h2>Curves</h2>{NO_SCRIPT}</section>
 <div id="compare">{compare(chosen, look)}</div>
 {crossplays(index)}"""
     return _page(look, f"Shoal: {place}", place, body, "./")
-
-
-def _names(index: Index) -> str:
-    """The names of kins, for the legends: `kin name` by line."""
-    return "\n".join(f"{kin} {name}" for kin, name in index.names.items())
 
 
 def compare(runs: Sequence[Run], look: Look) -> str:
@@ -145,7 +140,8 @@ def one_run(index: Index, run: Run, look: Look, jobs: Iterable[str] = ()) -> str
     body = f"""
 <h1>{escape(run.name)}</h1>
 <div id="head">{head(run, look, jobs)}</div>
-<section id="curves" data-kins="{escape(f"{run.kin} {name}")}"><h2>Curves</h2>{NO_SCRIPT}</section>
+<section id="curves" data-kin="{run.kin}" data-kind="{escape(name)}"><h2>Curves</h2>
+{NO_SCRIPT}</section>
 {_replays(index.root, run)}
 {_videos(index.root, run, look)}
 {_faults(run)}

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
-from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -52,6 +51,7 @@ class Feed:
         self.listeners = 0
         self.changed = asyncio.Condition()
         self.news: tuple[int, list[str]] = (index.version, [])
+        self.over = False  # whether the server ends
 
     async def watch(self) -> None:
         """Look again and again."""
@@ -67,6 +67,12 @@ class Feed:
                 self.news = (self.index.version, sorted(changed)[:CHOSEN])
                 self.changed.notify_all()
 
+    async def end(self) -> None:
+        """End all streams."""
+        async with self.changed:
+            self.over = True
+            self.changed.notify_all()
+
     async def events(self) -> AsyncIterator[str]:
         """What one client hears: the version of the folder, and the runs that changed."""
         self.listeners += 1
@@ -76,10 +82,12 @@ class Feed:
             while True:
                 try:
                     async with asyncio.timeout(BEAT), self.changed:
-                        await self.changed.wait_for(lambda: self.news[0] != heard)  # noqa: B023
+                        await self.changed.wait_for(lambda: self.over or self.news[0] != heard)  # noqa: B023
                 except TimeoutError:
                     yield ": still here\n\n"
                     continue
+                if self.over:
+                    return
                 heard, changed = self.news
                 yield f"data: {json.dumps({'version': heard, 'changed': changed})}\n\n"
         finally:
@@ -242,9 +250,28 @@ async def _sentence(request: Request, error: Exception) -> Response:
     return PlainTextResponse(error.detail, error.status_code)
 
 
-def serve(index: Index, rules: Rules, trust: Trust = NOTHING) -> None:
-    """Serve until Ctrl-C."""
+def server_of(app: Starlette, rules: Rules) -> Any:
+    """A uvicorn server, which ends the streams before it waits for clients to go."""
     import uvicorn
 
-    run = partial(uvicorn.run, make(index, rules, trust), host=rules.host, port=rules.port)
-    run(log_level="warning", timeout_graceful_shutdown=1, access_log=False, server_header=False)
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: Any = None) -> None:
+            await app.state.site.feed.end()
+            await super().shutdown(sockets)
+
+    return Server(
+        uvicorn.Config(
+            app,
+            host=rules.host,
+            port=rules.port,
+            log_level="warning",
+            timeout_graceful_shutdown=2,
+            access_log=False,
+            server_header=False,
+        )
+    )
+
+
+def serve(index: Index, rules: Rules, trust: Trust = NOTHING) -> None:
+    """Serve until Ctrl-C."""
+    server_of(make(index, rules, trust), rules).run()

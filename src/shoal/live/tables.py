@@ -65,7 +65,7 @@ def runs_table(index: Index, query: Query, suffix: str = "", per_page: int = PER
     for group, members in groupby(shown, key=lambda run: run.group):
         mine = [run for run in found if run.group == group]
         lines.append(_group(group, mine))
-        lines += [_row(run, run.slug in query.chosen, suffix) for run in members]
+        lines += [_row(run, index.names, run.slug in query.chosen, suffix) for run in members]
     if not lines:
         what = "no run matches" if query.words else "no runs here yet: they appear as they begin"
         lines = [f'<tr><td colspan="{len(RUN_HEAD)}" class="empty">{what}</td></tr>']
@@ -101,7 +101,7 @@ def _group(group: str, runs: Sequence[Run]) -> str:
     )
 
 
-def _row(run: Run, chosen: bool, suffix: str) -> str:
+def _row(run: Run, names: dict[str, str], chosen: bool, suffix: str) -> str:
     scores = ", ".join(
         escape(f"{team} {x:.2f}" if len(run.scores) > 1 else f"{x:.2f}")
         for team, x in run.scores.items()
@@ -111,7 +111,7 @@ def _row(run: Run, chosen: bool, suffix: str) -> str:
     faults = f' <span class="badge warn">{run.faults} faults</span>' if run.faults else ""
     cells = (
         f'<input type="checkbox" name="run" value="{run.slug}" aria-label="pick {name}"{picked}'
-        f' data-kin="{run.kin}">',
+        f' data-kin="{run.kin}" data-kind="{escape(names.get(run.kin, ""))}">',
         f'<a href="run/{run.slug}{suffix}">{name}</a>{faults}',
         pill(run),
         escape(run.label),

@@ -35,6 +35,7 @@ SUMMARY = "summary.json"
 GROUP = "group.json"  # in a folder that holds the runs of several seeds
 FINISHED = "finished"  # reason of a run that was trained to its end
 LOCK = ".lock"  # held by the process that trains the run
+STOP = ".stop"  # asks the process that trains the run to stop
 CLAIM = ".claim"  # suffix of a lock file beside a folder about to be made
 FAULTS = "faults.jsonl"  # exists only if an environment on the host broke
 CHECKPOINTS = "checkpoints"
@@ -225,6 +226,7 @@ def locked(path: Path) -> Iterator[None]:
             raise ShoalError(
                 f"{path} is being trained by another process: wait until that has ended"
             ) from None
+        (path / STOP).unlink(missing_ok=True)  # was meant for the process before
         file.truncate(0)
         file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
         file.flush()

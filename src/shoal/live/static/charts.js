@@ -4,7 +4,7 @@ shoal.Charts = class {
   static COLOURS = ["#2f6fde", "#e4572e", "#2a9d6f", "#9b5de5", "#e0a100", "#00a6c7", "#d6408b", "#7a6a53"];
   static MOST = 24;
   static PRESETS = {
-    Overview: (name) => /^evaluation\/(episode\/.*|[^/]+\/return)$/.test(name) || /\/elo$/.test(name),
+    Overview: (name) => /^evaluation\/(episode\/.*|[^/]+\/return)$/.test(name) || /^[^/]+\/(return|elo|loss|actor_loss|critic_loss|entropy)$/.test(name),
     Returns: (name) => /^(evaluation\/)?[^/]+\/return$/.test(name),
     Agents: (name) => /^(evaluation\/)?[^/]+\/[^/]+\/return$/.test(name) && !/^evaluation\/[^/]+\/return$/.test(name),
     Wins: (name) => /(^|\/)episode\//.test(name) || /(won|win|draw|loss$)/.test(name.split("/").pop()) && !/_loss$|\/loss$/.test(name),
@@ -74,7 +74,7 @@ shoal.Charts = class {
     }));
     const before = this.metrics();
     await fetched(before);
-    this.names = [...new Set([...this.data.values()].flatMap((one) => one.metrics))].sort();
+    this.names = [...new Set([...this.data.values()].flatMap((one) => one.metrics))].sort(shoal.order);
     const after = this.metrics();
     if (after.some((name) => !before.includes(name))) await fetched(after);
     this.tabs();
@@ -126,6 +126,7 @@ shoal.Charts = class {
     this.note.textContent = !this.runs.length ? "Pick runs above to see their curves."
       : names.length ? "" : "These runs have no such metric yet.";
     this.explain(groups);
+    this.resize();
     for (const [name, plot] of this.plots) {
       if (!names.includes(name)) { plot.chart?.destroy(); plot.card.remove(); this.plots.delete(name); }
     }
@@ -231,7 +232,8 @@ shoal.Charts = class {
   }
 
   width() {
-    const columns = Math.max(1, Math.floor(this.cards.clientWidth / 400));
+    const fitting = Math.max(1, Math.floor(this.cards.clientWidth / 400));
+    const columns = Math.min(fitting, Math.max(this.metrics().length, 2));
     return Math.max(Math.floor((this.cards.clientWidth - (columns - 1) * 16) / columns) - 26, 220);
   }
 
@@ -291,6 +293,12 @@ shoal.table = function (lines) {
     columns.push({ label: "high", colour: line.colour, edge: "high" }, { label: "low", colour: line.colour, edge: "low" });
   }
   return { data: tables.length ? uPlot.join(tables) : [[]], columns };
+};
+
+// Evaluations first, then by name.
+shoal.order = function (a, b) {
+  const place = (name) => (name.startsWith("evaluation/") ? 0 : 1);
+  return place(a) - place(b) || (a < b ? -1 : 1);
 };
 
 shoal.short = function (x) {

@@ -7,10 +7,7 @@
   const state = document.getElementById("live");
   const home = document.getElementById("curves");
   const own = page.dataset.runs; // the slug of a run's own page
-  const kins = new Map(home.dataset.kins.split("\n").filter(Boolean).map((line) => {
-    const at = line.indexOf(" ");
-    return [line.slice(0, at), line.slice(at + 1)];
-  }));
+  const kins = new Map(); // kin -> what its runs have in common, in words
   const charts = new shoal.Charts(home, kins);
   let picked = new Set();
   let shown = 0; // page of the table
@@ -30,6 +27,7 @@
   function learn() {
     for (const row of rows()) {
       const box = row.querySelector("input");
+      kins.set(box.dataset.kin, box.dataset.kind);
       known.set(row.dataset.slug, { slug: row.dataset.slug, kin: box.dataset.kin, name: row.querySelector("a").textContent });
     }
   }
@@ -65,7 +63,10 @@
   }
 
   async function compared(address) {
-    if (shoal.live) compare.innerHTML = await shoal.text(`compare?${address}`); // made and escaped by the server
+    if (!shoal.live) return;
+    compare.classList.add("busy");
+    compare.innerHTML = await shoal.text(`compare?${address}`); // made and escaped by the server
+    compare.classList.remove("busy");
   }
 
   // What is shown before anybody picks: the runs that changed last, with all their seeds.
@@ -170,7 +171,8 @@
     listen();
     choose(false);
   } else {
-    const kin = [...kins.keys()][0] ?? "";
+    const kin = home.dataset.kin;
+    kins.set(kin, home.dataset.kind);
     charts.show([{ slug: own, kin, name: document.querySelector("h1").textContent }]);
     const replays = document.getElementById("replays");
     if (replays) new shoal.Replays(replays, own, replays.dataset.files.split("\n"));
