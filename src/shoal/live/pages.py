@@ -140,9 +140,9 @@ def one_run(index: Index, run: Run, look: Look, jobs: Iterable[str] = ()) -> str
     body = f"""
 <h1>{escape(run.name)}</h1>
 <div id="head">{head(run, look, jobs)}</div>
+{_replays(index.root, run)}
 <section id="curves" data-kin="{run.kin}" data-kind="{escape(name)}"><h2>Curves</h2>
 {NO_SCRIPT}</section>
-{_replays(index.root, run)}
 {_videos(index.root, run, look)}
 {_faults(run)}
 {_scores(run)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -238,7 +239,7 @@ def heat_maps(path: Path) -> str:
     """The tables of a crossplay.json as heat maps; a sentence if it is none."""
     try:
         content = json.loads(files.read_bytes(path))
-        names = [printable(str(name), 80) for name in content["names"]][:LARGEST]
+        names = _short([printable(str(name), 80) for name in content["names"]][:LARGEST])
         maps = [
             _heat_map(f"return of one agent of team {team}", names, rows)
             for team, rows in content["returns"].items()
@@ -248,6 +249,13 @@ def heat_maps(path: Path) -> str:
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return f'<p class="faint">{escape(path.name)} cannot be read</p>'
     return f"<p>{escape(printable(told))}</p>{''.join(maps)}"
+
+
+def _short(names: list[str]) -> list[str]:
+    """Names without the folders that all of them are in."""
+    common = os.path.dirname(os.path.commonprefix([f"{name}/" for name in names]))
+    cut = [name[len(common) :].lstrip("/") for name in names]
+    return cut if all(cut) else names
 
 
 def _heat_map(title: str, names: list[str], rows: list[list[float]]) -> str:

@@ -213,9 +213,9 @@ shoal.Charts = class {
     const bands = [];
     columns.forEach((one, i) => { if (one.edge === "high") bands.push({ series: [i + 1, i + 2], fill: one.colour + "2b" }); });
     return {
-      width: this.width(), height: 210, cursor: { drag: { x: true, y: false }, focus: { prox: 24 } },
+      width: this.width(), height: 200, cursor: { drag: { x: true, y: false }, focus: { prox: 24 } },
       legend: { live: true }, scales: { x: { time: false } }, bands,
-      axes: [{ ...axis, values: (u, values) => values.map((x) => shoal.short(x)) },
+      axes: [{ ...axis, size: 28, values: (u, values) => values.map((x) => shoal.short(x)) },
         { ...axis, size: 52, values: (u, values) => values.map((y) => shoal.short(y)) }],
       series: [{ label: this.axis === "step" ? "steps" : "seconds", value: (u, x) => x == null ? "" : x.toLocaleString("en", { maximumFractionDigits: 1 }) },
         ...columns.map((one) => ({
@@ -239,7 +239,7 @@ shoal.Charts = class {
 
   resize() {
     const width = this.width();
-    for (const { chart } of this.plots.values()) if (chart && chart.width !== width) chart.setSize({ width, height: 210 });
+    for (const { chart } of this.plots.values()) if (chart && chart.width !== width) chart.setSize({ width, height: 200 });
   }
 };
 

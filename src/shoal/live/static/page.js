@@ -69,15 +69,15 @@
     compare.classList.remove("busy");
   }
 
-  // What is shown before anybody picks: the runs that changed last, with all their seeds.
+  // What is shown before anybody picks: the runs that train, then others, with all their seeds.
   function beginning() {
     const asked = new URLSearchParams(location.search).getAll("run").filter((slug) => known.has(slug));
     if (asked.length) return new Set(asked);
     const ticked = boxes().filter((box) => box.checked).map((box) => box.value);
     if (ticked.length) return new Set(ticked);
-    const going = rows().filter((row) => row.querySelector(".pill.training"));
-    const from = (going.length ? going : rows()).filter((row) => known.get(row.dataset.slug).kin);
-    const few = [...new Set(from.map((row) => known.get(row.dataset.slug).kin))].slice(-4);
+    const whole = rows().filter((row) => known.get(row.dataset.slug).kin);
+    const going = whole.filter((row) => row.querySelector(".pill.training"));
+    const few = [...new Set([...going, ...whole].map((row) => known.get(row.dataset.slug).kin))].slice(0, 4);
     return new Set([...known.values()].filter((run) => few.includes(run.kin)).slice(0, 20).map((run) => run.slug));
   }
 
