@@ -253,8 +253,11 @@ def heat_maps(path: Path) -> str:
 
 def _short(names: list[str]) -> list[str]:
     """Names without the folders that all of them are in."""
-    common = os.path.dirname(os.path.commonprefix([f"{name}/" for name in names]))
-    cut = [name[len(common) :].lstrip("/") for name in names]
+    try:
+        common = os.path.commonpath(names)
+    except ValueError:  # some are absolute, others are not
+        return names
+    cut = [name.rstrip("/")[len(common) :].lstrip("/") for name in names]
     return cut if all(cut) else names
 
 
