@@ -30,6 +30,7 @@ ROOMS = (  # in order
     ("run",),
     ("report",),
     ("sweep",),
+    ("live",),
     ("api",),
     ("cli",),
     ("__init__", "__main__"),

@@ -31,6 +31,10 @@ MemoryT = TypeVar("MemoryT", default=Any)
 CarryT = TypeVar("CarryT", default=Any)
 
 
+PROBABILITIES = "probabilities"
+UTILITIES = "utilities"
+
+
 class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
     """One team's policy, and how it learns.
 
@@ -47,6 +51,7 @@ class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
     needs_training: ClassVar[bool] = True  # whether it must train before it can play
     sees_state: bool = False
     sees_mates: bool = False  # when acting, it sees actions of its teammates, or hears them
+    prefers: str = PROBABILITIES  # meaning of `logits`: log-probabilities or utilities
     family: ClassVar[str] = ""  # algorithms of one family can exchange nets
     inherits: ClassVar[tuple[str, ...]] = ()  # fields of the learner that a new run may start from
 
@@ -100,6 +105,11 @@ class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
     def logits(self, learner: LearnerT, view: View, carry: CarryT, clock: Clock) -> Array | None:
         """`[B,N,A]` what a greedy agent maximises over its legal actions, such as log-probabilities
         or utilities; None where there is no such thing."""
+        return None
+
+    def values(self, learner: LearnerT, view: View, carry: CarryT, clock: Clock) -> Array | None:
+        """`[B,N]` the return that each agent's greedy play promises from here on; None where this
+        cannot be told from a view, or the learner holds only what acts."""
         return None
 
     def acting(self, learner: LearnerT) -> LearnerT:

@@ -344,3 +344,8 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         }
         params, opt, norms = descend(self.tx, learner.params, learner.opt, grads, rates)
         return learner._replace(params=params, opt=opt), norms
+
+
+def expected(out: Array, policy: Any) -> Array:
+    """What a critic's outputs `[…,1 or A]` promise under a policy."""
+    return out[..., 0] if out.shape[-1] == 1 else (jnp.exp(policy.log_probs) * out).sum(-1)

@@ -28,7 +28,7 @@ from ..nets.inputs import ID, OBS, STATE, Context, InputPart, as_input, gather
 from ..nets.layers import Dense, Rng
 from ..types import Clock, Decision, Share, Spec, View, Window
 from .base import Metrics, not_negative
-from .networked import Carry, Hidden
+from .networked import Carry, Hidden, expected
 from .windowed import Windowed, WindowedConfig
 
 
@@ -153,6 +153,28 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         unused = jax.random.key(0)
         dist, _, _ = self.decide(actor, context, carry.hidden, clock, unused, greedy=True)
         return dist.log_probs[0] if isinstance(dist, Categorical) else None
+
+    def values(self, learner: Learner, view: View, carry: Carry, clock: Clock) -> Array | None:
+        critic = learner.params.get("critic")
+        if critic is None:
+            return None
+        own = critic.torso.carry(view.first.shape[0], self.critic_rows)
+        if any(leaf.size for leaf in jax.tree.leaves(own)):  # it remembers what no view holds
+            return None
+        actor = learner.params["actor"]
+        context = self.context(view, carry)
+        unused = jax.random.key(0)
+        dist, raw, _ = self.decide(actor, context, carry.hidden, clock, unused, greedy=True)
+        action = self.acted(as_input(dist.action(raw), self.spec), context.view)
+        context = context._replace(action=action)
+        features = None
+        if self.config.share_torso:
+            _, features, _ = self.policy(actor, context, carry.hidden, clock)
+        out, _ = self.critic(critic, context, own, features)
+        values = expected(out, dist)[0]
+        if self.config.normalise_value:
+            values = learner.scale.up(values)
+        return jnp.broadcast_to(values, view.alive.shape)
 
     def decide(
         self, actor: Actor, context: Context, carry: Hidden, clock: Clock, key: Array, greedy: bool

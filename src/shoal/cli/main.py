@@ -22,6 +22,7 @@ Shoal trains teams of agents.
   shoal launch --hosts 2 train …            one run on several processes or hosts
   shoal evaluate <run> [options]            play a finished run's policy again, or a whole group's
   shoal watch <run> [options]               write a video of it, or of `random <env>`
+  shoal live [folder]                       a page in the browser over all runs in a folder
   shoal export <run> --to <format>          the policy for ONNX, StableHLO, numpy or PyTorch
   shoal campaign <algorithms> <envs> …      train all of them with several seeds, and write a report
   shoal sweep <algorithm> <env> --over …    search for settings, by trials or by a population
@@ -52,6 +53,7 @@ COMMANDS = {
     "launch": "launch:launch",
     "evaluate": "evaluate:evaluate",
     "watch": "watch:command",
+    "live": "live:live",
     "export": "export:export",
     "campaign": "campaign:campaign",
     "sweep": "sweep:sweep",

@@ -47,6 +47,9 @@ class Watching:
     """The policy that was evaluated best instead of the last one."""
     out: str = ""
     """File to write, .mp4 or .gif; empty for one in the run's folder."""
+    thoughts: bool = False
+    """Show what agents think beneath the picture: the probability, or the utility, of each action,
+    and the return they expect."""
     fps: int = 0
     """Pictures per second; 0 for 10, or more where an episode would take longer than 30 seconds."""
 
@@ -64,13 +67,21 @@ def watch(player: Player, path: str | Path, options: Watching) -> list[film.Take
     c = player.config
     player.complete()
     with contextlib.closing(
-        film.camera(c.game, player.algorithms, options.episodes, not options.sampled)
+        film.camera(
+            c.game,
+            player.algorithms,
+            options.episodes,
+            not options.sampled,
+            thoughts=options.thoughts,
+        )
     ) as camera:
         takes = camera.shoot(player.learners, options.seed, player.clock)
         names = "+".join(dict.fromkeys(algorithm.name for algorithm in player.algorithms.values()))
         trained = f" after {player.steps:,} steps" if player.steps else ""
         fps = options.fps or film.pace(takes)
-        video.save(path, film.reel(takes, f"{names} on {c.env}{trained}", c.game, fps), fps)
+        title = f"{names} on {c.env}{trained}"
+        kinds = {team: algorithm.prefers for team, algorithm in player.algorithms.items()}
+        video.save(path, film.reel(takes, title, c.game, fps, kinds), fps)
     return takes
 
 
@@ -92,6 +103,8 @@ def command(args: list[str], trust: Trusting) -> int:
     else:
         run = Path(words[0])
         player = load(run, best=options.best, trust=trust.files.everything)
+        if options.thoughts:
+            player = player.with_critics(run)
         place = _place(run, options)
     player = player.against(others)
     path = (
@@ -128,9 +141,8 @@ def _named(which: str, options: Watching, others: dict[str, tuple[str, dict]]) -
     """A file name that tells this video from others of the same policy."""
     instead = [re.sub(r"\W+", "-", f"{team}-{name}") for team, (name, _) in others.items()]
     several = [f"{options.episodes}-episodes"] if options.episodes > 1 else []
-    return "-".join(
-        [which, *instead, *["sampled"] * options.sampled, *several, f"seed-{options.seed}"]
-    )
+    words = [word for word in ("sampled", "thoughts") if getattr(options, word)]
+    return "-".join([which, *instead, *words, *several, f"seed-{options.seed}"])
 
 
 def _untrained(name: str, env: str, options: dict) -> Player:

@@ -70,6 +70,9 @@ class Settings:
     none."""
     film: int = 0
     """Episodes of each evaluation to film, into the run's folder and TensorBoard."""
+    replays: int = -1
+    """Episodes of evaluations to record for shoal live, of games that Shoal draws itself: -1 one
+    in runs of 100,000 steps or more, 0 none."""
     save_every: int = 0
     """Environment steps between two checkpoints; 0 is a tenth of the run."""
     keep: int = 2
@@ -107,6 +110,8 @@ class Settings:
         check_cluster(self.cluster)
         if not 0 <= self.film <= 100:
             raise ShoalError(f"film must be 0 to 100 episodes, not {self.film}")
+        if not -1 <= self.replays <= 100:
+            raise ShoalError(f"replays must be -1 to 100 episodes, not {self.replays}")
         if self.evaluations > 10_000:
             raise ShoalError(f"evaluations must be at most 10,000, not {self.evaluations}")
         for word in map(str.strip, self.track.split(",")) if self.track else ():

@@ -5,17 +5,22 @@ from __future__ import annotations
 from .. import plugins
 from ..config.config import Config
 from ..store.places import is_url
+from . import replay
 from .callbacks import Callback
 from .film import Filming
 from .mirroring import Mirroring
+from .stop_file import StopFile
 from .trackers import trackers
 
 
 def builtin(config: Config) -> list[Callback]:
-    """Callbacks of ours: trackers, videos, and last the mirror of what all have written."""
+    """Callbacks of ours: trackers, videos, replays, the request to stop, and last the mirror of what
+    all have written."""
     filming = [Filming(config)] if config.settings.film else []
     mirroring = [Mirroring()] if is_url(config.settings.out) else []
-    return [*trackers(config), *filming, *mirroring]
+    episodes = replay.wanted(config)
+    recording = [replay.Replays(config, episodes)] if episodes else []
+    return [*trackers(config), *filming, *recording, StopFile(), *mirroring]
 
 
 def users(config: Config) -> list[Callback]:

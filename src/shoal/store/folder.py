@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import platform
 import re
 import shutil
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -34,6 +36,7 @@ SUMMARY = "summary.json"
 GROUP = "group.json"  # in a folder that holds the runs of several seeds
 FINISHED = "finished"  # reason of a run that was trained to its end
 LOCK = ".lock"  # held by the process that trains the run
+STOP = ".stop"  # asks the process that trains the run to stop
 CLAIM = ".claim"  # suffix of a lock file beside a folder about to be made
 FAULTS = "faults.jsonl"  # exists only if an environment on the host broke
 CHECKPOINTS = "checkpoints"
@@ -53,6 +56,7 @@ FREE = (
 UNDECIDED = (
     *FREE,
     "film",
+    "replays",
     "track",
     "project",
     "callbacks",
@@ -234,13 +238,17 @@ def locked(path: Path) -> Iterator[None]:
             raise ShoalError(
                 f"{link} is a link that leads out of {path}: put what it leads to in its place"
             )
-    with (path / LOCK).open("w") as file:
+    with (path / LOCK).open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ShoalError(
                 f"{path} is being trained by another process: wait until that has ended"
             ) from None
+        (path / STOP).unlink(missing_ok=True)  # was meant for the process before
+        file.truncate(0)
+        file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
+        file.flush()
         yield
 
 

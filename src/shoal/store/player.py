@@ -250,6 +250,13 @@ class Player:
                 f" {', '.join(self.agents)} alone: load the policies of all teams"
             )
 
+    def with_critics(self, run: Path) -> Player:
+        """This player with all that its teams learnt, from a checkpoint of the same step; itself if
+        the run has none."""
+        whole = policy_store.whole(run, self.config, self.steps)
+        learners = self.learners | whole
+        return Player(self.config, learners, self.steps, self.seed, self.agents, self.substitutes)
+
     def _playing(self) -> dict[str, Any]:
         """Learners of the teams that this player plays."""
         ours = [team for team, spec in self.teams.items() if set(spec.agents) & set(self.agents)]

@@ -137,6 +137,21 @@ def saved(path: Path) -> Arrays:
     return Arrays(place, *_arrays(place))
 
 
+def whole(path: Path, config: Config, steps: int) -> dict[str, Any]:
+    """Whole learners by team, critics and all, from a run's checkpoint of that step; empty if
+    there is none."""
+    try:
+        _, about, leaves = saved(path)
+    except (ShoalError, OSError):
+        return {}
+    fresh = {team: outline(one.init) for team, one in config.algorithms.items()}
+    wanted = folder.leaves_by_name(fresh)
+    fits = all(name in leaves and leaves[name].shape == x.shape for name, x in wanted.items())
+    if about.get("steps") != steps or not fits:
+        return {}
+    return jax.tree.unflatten(jax.tree.structure(fresh), [leaves[name] for name in wanted])
+
+
 def _itself(path: Path) -> Arrays | None:
     """Arrays of a policy folder or a checkpoint; None for a run."""
     if (path / checkpoint.ABOUT).is_file():
