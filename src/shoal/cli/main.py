@@ -20,7 +20,7 @@ Shoal trains teams of agents.
   shoal resume <run> [--steps <steps>]      go on with a run that was interrupted, or train further
   shoal evaluate <run> [options]            play a finished run's policy again, or a whole group's
   shoal watch <run> [options]               write a video of it, or of `random <env>`
-  shoal export <run> --to <format>          the policy for ONNX, StableHLO, numpy or PyTorch
+  shoal export <run> --to <format>          the policy for ONNX, numpy, PyTorch, TensorFlow …
   shoal campaign <algorithms> <envs> …      train all of them with several seeds, and write a report
   shoal crossplay <run> <run> …             let policies of several runs play in pairs
   shoal report <folder> …                   the same report on all runs in some folders
