@@ -47,6 +47,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 }
 UNTRAINED = tuple(name for name, kind in ALGORITHMS.items() if not kind.needs_training)
 # other names: of an algorithm with several agents, and of `past` in the literature
+ZOO = "zoo:"  # prefix of policies that were trained before
 ALIASES = {"ia2c": "a2c", "ippo": "ppo", "iql": "dqn", "self_play": "past"}
 
 
@@ -70,8 +71,11 @@ def id_of(kind: type[Algorithm]) -> str:
 def parse_algorithm(word: str) -> tuple[str, dict[str, Any]]:
     """Parse `name` or `name:argument` into the algorithm's id and its options.
 
-    The argument is the value of the algorithm's first option.
+    The argument is the value of the algorithm's first option. `zoo:name` is short for
+    `frozen:zoo:name`.
     """
+    if word.startswith(ZOO):
+        return Frozen.name, {"run": word}
     name, colon, argument = word.partition(":")
     ours = name in ALGORITHMS or name in ALIASES or name in plugins.entries("algorithm")
     if colon and not ours:

@@ -21,6 +21,8 @@ Shoal trains teams of agents.
   shoal evaluate <run> [options]            play a finished run's policy again, or a whole group's
   shoal watch <run> [options]               write a video of it, or of `random <env>`
   shoal export <run> --to <format>          the policy for ONNX, numpy, PyTorch, TensorFlow …
+  shoal serve <run> [options]               the policy behind HTTP and WebSocket
+  shoal zoo                                 small trained policies that come with it: zoo:<name>
   shoal campaign <algorithms> <envs> …      train all of them with several seeds, and write a report
   shoal crossplay <run> <run> …             let policies of several runs play in pairs
   shoal report <folder> …                   the same report on all runs in some folders
@@ -47,6 +49,8 @@ COMMANDS = {
     "evaluate": "evaluate:evaluate",
     "watch": "watch:command",
     "export": "export:export",
+    "serve": "serve:serve",
+    "zoo": "zoo:list_zoo",
     "campaign": "campaign:campaign",
     "crossplay": "crossplay:command",
     "report": "report:report",
