@@ -16,6 +16,7 @@ import shoal
 SOURCE = Path(shoal.__file__).parent
 ROOMS = (  # in order
     ("errors", "options", "types", "devices", "files", "plugins", "source"),
+    ("zoo",),
     ("render",),
     ("nets",),
     ("learning",),
@@ -24,7 +25,6 @@ ROOMS = (  # in order
     ("config",),
     ("engine",),
     ("testing",),
-    ("zoo",),
     ("export",),
     ("store",),
     ("serve",),

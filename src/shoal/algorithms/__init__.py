@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from .. import plugins
+from .. import plugins, zoo
 from ..errors import ShoalError, did_you_mean
 from ..types import Spec
 from .a2c import A2C
@@ -47,7 +47,6 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 }
 UNTRAINED = tuple(name for name, kind in ALGORITHMS.items() if not kind.needs_training)
 # other names: of an algorithm with several agents, and of `past` in the literature
-ZOO = "zoo:"  # prefix of policies that were trained before
 ALIASES = {"ia2c": "a2c", "ippo": "ppo", "iql": "dqn", "self_play": "past"}
 
 
@@ -74,7 +73,7 @@ def parse_algorithm(word: str) -> tuple[str, dict[str, Any]]:
     The argument is the value of the algorithm's first option. `zoo:name` is short for
     `frozen:zoo:name`.
     """
-    if word.startswith(ZOO):
+    if word.startswith(zoo.PREFIX):
         return Frozen.name, {"run": word}
     name, colon, argument = word.partition(":")
     ours = name in ALGORITHMS or name in ALIASES or name in plugins.entries("algorithm")

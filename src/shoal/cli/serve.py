@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import secrets
+import signal
 import socket
 from dataclasses import dataclass
 
@@ -97,6 +98,8 @@ def serve(args: list[str], trust: Trusting) -> int:
         host, port = listening.getsockname()[:2]
         place = f"[{host}]" if ":" in host else host
         print(f"serving on http://{place}:{port}; Ctrl-C ends it", flush=True)
+        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it ended
+            signal.signal(number, lambda *_: None)
         uvicorn.Server(config).run(sockets=[listening])
     print("stopped", flush=True)
     return 0
