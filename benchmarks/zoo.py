@@ -76,7 +76,7 @@ RUNS = {
     ),
     "connect-four": Run(
         "ppo pz:pettingzoo.classic.connect_four_v3 --self-play --env.teams each --env.swap"
-        " --player_1.every 5 --player_1.period 5 --hidden 64",
+        " --player_1.every 5 --player_1.period 5 --player_0.hidden 64",
         "connect four by self-play, in either seat",
         {"connect-four": "player_0"},
         whole=False,
