@@ -16,6 +16,7 @@ import shoal
 SOURCE = Path(shoal.__file__).parent
 ROOMS = (  # in order
     ("errors", "options", "types", "peers", "devices", "clusters", "files", "plugins", "source"),
+    ("zoo",),
     ("render",),
     ("nets",),
     ("learning",),
@@ -26,6 +27,7 @@ ROOMS = (  # in order
     ("testing",),
     ("export",),
     ("store",),
+    ("serve",),
     ("monitor",),
     ("run",),
     ("report",),

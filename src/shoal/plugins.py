@@ -30,6 +30,7 @@ GROUPS = {  # kind -> group of entry points
     "tracker": "shoal.trackers",
     "adapter": "shoal.adapters",
     "export": "shoal.exports",
+    "zoo": "shoal.zoo",
 }
 PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 EXTRAS = {  # package -> our extra that installs it
@@ -51,6 +52,13 @@ EXTRAS = {  # package -> our extra that installs it
     "onnxruntime": "export",
     "flatbuffers": "export",
     "torch": "torch",
+    "tensorflow": "tensorflow",
+    "starlette": "serve",
+    "uvicorn": "serve",
+    "websockets": "serve",
+    "prometheus_client": "serve",
+    "pandas": "notebook",
+    "IPython": "notebook",
 }
 PACKAGES = {  # prefix of environment ids -> packages that Shoal has adapters for
     "pz": ("pettingzoo", "mpe2", "magent2", "gymnasium_robotics"),

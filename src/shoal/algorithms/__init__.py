@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from .. import plugins
+from .. import plugins, zoo
 from ..errors import ShoalError, did_you_mean
 from ..types import Spec
 from .a2c import A2C
@@ -78,8 +78,11 @@ def id_of(kind: type[Algorithm]) -> str:
 def parse_algorithm(word: str) -> tuple[str, dict[str, Any]]:
     """Parse `name` or `name:argument` into the algorithm's id and its options.
 
-    The argument is the value of the algorithm's first option.
+    The argument is the value of the algorithm's first option. `zoo:name` is short for
+    `frozen:zoo:name`.
     """
+    if word.startswith(zoo.PREFIX):
+        return Frozen.name, {"run": word}
     name, colon, argument = word.partition(":")
     ours = name in ALGORITHMS or name in ALIASES or name in plugins.entries("algorithm")
     if colon and not ours:

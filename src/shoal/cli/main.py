@@ -23,7 +23,9 @@ Shoal trains teams of agents.
   shoal evaluate <run> [options]            play a finished run's policy again, or a whole group's
   shoal watch <run> [options]               write a video of it, or of `random <env>`
   shoal live [folder]                       a page in the browser over all runs in a folder
-  shoal export <run> --to <format>          the policy for ONNX, StableHLO, numpy or PyTorch
+  shoal export <run> --to <format>          the policy for ONNX, numpy, PyTorch, TensorFlow …
+  shoal serve <run> [options]               the policy behind HTTP and WebSocket
+  shoal zoo                                 small trained policies that come with it: zoo:<name>
   shoal campaign <algorithms> <envs> …      train all of them with several seeds, and write a report
   shoal sweep <algorithm> <env> --over …    search for settings, by trials or by a population
   shoal crossplay <run> <run> …             let policies of several runs play in pairs
@@ -55,6 +57,8 @@ COMMANDS = {
     "watch": "watch:command",
     "live": "live:live",
     "export": "export:export",
+    "serve": "serve:serve",
+    "zoo": "zoo:list_zoo",
     "campaign": "campaign:campaign",
     "sweep": "sweep:sweep",
     "crossplay": "crossplay:command",

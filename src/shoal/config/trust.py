@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from .. import plugins
+from .. import plugins, zoo
 from ..errors import ShoalError
 
 FLAG = "--trust"
@@ -26,6 +26,7 @@ ADAPTERS_OWN = ("teams", "metrics")
 # An option with such a name, or a text with such a sign, may lead to a file or a module.
 TELLING = re.compile(r"path|dir|file|module|class|entry|import|script|command|url", re.IGNORECASE)
 LEADING = re.compile(r"[/\\:.~$]")
+ZOO = re.compile(rf"[^-].*={zoo.PREFIX}[\w-]+")  # a team's policy of the zoo: no import path
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ class Trust:
 
     def check_words(self, words: Iterable[str]) -> None:
         """Refuse command words from a file that name code of no installed plugin."""
-        pieces = (piece for word in words for piece in re.split("[=,]", word))
+        pieces = (
+            piece for word in words if not ZOO.fullmatch(word) for piece in re.split("[=,]", word)
+        )
         self._check_paths(piece for piece in pieces if plugins.is_path(piece))
 
     def _check_paths(self, paths: Iterable[str]) -> None:
@@ -103,7 +106,7 @@ def words(plain: Any) -> list[str]:
     found = [one.get("algorithm") for one in sides]
     for one in sides:
         options = one.get("options")
-        found += options.values() if isinstance(options, dict) else ()
+        found += _values(options) if isinstance(options, dict) else ()
         origin = one.get("origin")
         found += words(origin.get("config")) if isinstance(origin, dict) else ()
     settings = plain.get("settings") if isinstance(plain, dict) else None
@@ -111,6 +114,11 @@ def words(plain: Any) -> list[str]:
         named = settings.get(several) if isinstance(settings, dict) else None
         found += map(str.strip, named.split(",")) if isinstance(named, str) else ()
     return [word for word in found if isinstance(word, str)]
+
+
+def _values(options: dict[str, Any]) -> list[Any]:
+    """Values that may name code: not the run whose policy is taken, which may be `zoo:<name>`."""
+    return [value for name, value in options.items() if name != "run"]
 
 
 def needed(plain: dict[str, Any]) -> str:

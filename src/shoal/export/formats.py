@@ -39,6 +39,7 @@ FORMATS = {  # name -> module and class, imported when needed
     "stablehlo": "to_stablehlo:StableHlo",
     "numpy": "to_numpy:Numpy",
     "torch": "to_torch:Torch",
+    "tensorflow": "to_tensorflow:TensorFlow",
 }
 
 

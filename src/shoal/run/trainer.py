@@ -35,6 +35,7 @@ from ..monitor.callbacks import Callback, Hooks, LiveRun
 from ..monitor.console import Console
 from ..monitor.diagnosis import cause
 from ..monitor.metrics import Diverged, RunMetrics
+from ..monitor.notebook import shown
 from ..monitor.sinks import Log
 from ..store import checkpoint, folder, policy_store, start
 from ..store.best import BestPolicy
@@ -50,7 +51,7 @@ GRACE = 5.0  # seconds for the last evaluations of a run that a signal stopped
 
 def train(config: Config, quiet: bool = False, callbacks: Sequence[Callback] = ()) -> Result:
     """Train a run from the beginning."""
-    return Trainer(config, Console(quiet), callbacks).run()
+    return Trainer(config, shown(quiet), callbacks).run()
 
 
 def resume(
@@ -62,7 +63,7 @@ def resume(
 ) -> Result:
     """Resume an interrupted run, or extend any run to `steps` in all."""
     config = resuming.config_of(path, trust, steps)
-    return Trainer(config, Console(quiet), callbacks).resume(path)
+    return Trainer(config, shown(quiet), callbacks).resume(path)
 
 
 class Trainer:

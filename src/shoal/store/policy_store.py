@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from .. import files
+from .. import files, zoo
 from ..algorithms.opponents.frozen import Finished
 from ..config.config import Config
 from ..config.trust import NOTHING, OF_FILES, Trust
@@ -104,6 +104,7 @@ def load(path: Path, best: bool = False, trust: Trust = NOTHING) -> Saved:
     """Read a run's final or best policy, or the one in a policy folder or checkpoint.
 
     Opens no environment; `trust` applies when the policy is played later."""
+    path = zoo.place(path)
     if best and any((path / name).is_file() for name in (checkpoint.ABOUT, ABOUT)):
         raise ShoalError(
             f"{path} is a policy or a checkpoint, but only a run has a best policy: load the run's"
@@ -122,6 +123,7 @@ def load(path: Path, best: bool = False, trust: Trust = NOTHING) -> Saved:
 def saved(path: Path) -> Arrays:
     """Read all saved arrays of learners: from a run's newest intact checkpoint or else its policy,
     or from a policy folder or a checkpoint."""
+    path = zoo.place(path)
     if itself := _itself(path):
         return itself
     for place in checkpoint.places(path):
