@@ -33,14 +33,6 @@ class Study(NamedTuple):
 
 
 WINDOWS = {"steps": 150_000, "games": 16, "window": 80}
-REPLAY = {
-    "steps": 100_000,
-    "games": 16,
-    "window": 16,
-    "warmup": 1_000,
-    "updates": 8,
-    "epsilon_steps": 20_000,
-}
 CURIOUS: dict[str, dict[str, Any]] = {
     "without": {},
     "rnd": {"curiosity": "rnd"},
@@ -61,7 +53,6 @@ TALK = {
 }
 STUDIES = {
     "corridor": Study("ppo", "test/corridor", WINDOWS, CURIOUS),
-    "corridor-replay": Study("vdn", "test/corridor", REPLAY, CURIOUS),
     "listener": Study("mappo", "mpe/simple_speaker_listener", TALK, MESSAGES),
     "reference": Study("mappo", "mpe/simple_reference", TALK, MESSAGES),
     "foraging": Study("mappo", "lbf/2s-6x6-2p-2f-coop", TALK, MESSAGES),
