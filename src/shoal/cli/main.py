@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from importlib import import_module
 from .. import __version__
 from ..config.trust import EVERYTHING, FLAG, Trust, of_files, trusted
 from ..errors import FULL, ShoalError, did_you_mean, printable
+from ..run.signals import Stop
 from .words import Trusting
 
 INTRO = """\
@@ -161,8 +163,13 @@ def take_part(argv: list[str], trust: Trusting) -> int:
 
 
 def _command(word: str) -> Callable[[list[str], Trusting], int]:
+    """Import a command; Ctrl-C waits for that, as it makes JAX abort while it is imported."""
     module, _, function = COMMANDS[word].partition(":")
-    return getattr(import_module(f".{module}", __package__), function)
+    with Stop() as stop:
+        command = getattr(import_module(f".{module}", __package__), function)
+    if stop.signal:
+        signal.raise_signal(stop.signal)
+    return command
 
 
 def _ready() -> None:

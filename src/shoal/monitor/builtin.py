@@ -14,7 +14,7 @@ from .trackers import trackers
 
 
 def builtin(config: Config) -> list[Callback]:
-    """Callbacks of ours: trackers, videos, replays, the request to stop, and last the mirror of what
+    """Callbacks of ours: trackers, videos, replays, the request to stop; last, the mirror of what
     all have written."""
     filming = [Filming(config)] if config.settings.film else []
     mirroring = [Mirroring()] if is_url(config.settings.out) else []

@@ -238,7 +238,13 @@ def locked(path: Path) -> Iterator[None]:
             raise ShoalError(
                 f"{link} is a link that leads out of {path}: put what it leads to in its place"
             )
-    with (path / LOCK).open("a") as file:
+    try:
+        file = (path / LOCK).open("a")
+    except OSError as error:
+        raise ShoalError(
+            f"{path} cannot be written to ({error.strerror}): mend that, or copy it to where it can"
+        ) from None
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
