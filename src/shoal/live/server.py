@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -39,7 +41,7 @@ BEAT = 15.0  # seconds after which a quiet stream says that it lives
 STREAMS = 1_000  # clients that hear events at once
 CHOSEN = 200  # runs that a request may name
 METRICS = 100  # metrics that a request may name
-KEPT = 64  # answers kept until the folder changes
+KEPT = 128  # answers kept until the folder changes
 
 
 class Feed:
@@ -50,6 +52,8 @@ class Feed:
         self.every = every
         self.listeners = 0
         self.changed = asyncio.Condition()
+        self.looking = asyncio.Lock()
+        self.looked = -every
         self.news: tuple[int, list[str]] = (index.version, [])
         self.over = False  # whether the server ends
 
@@ -61,7 +65,12 @@ class Feed:
             await asyncio.sleep(self.every)
 
     async def look(self) -> None:
-        changed = await run_in_threadpool(self.index.refresh)
+        """Look at the folder, once for all who ask at the same time."""
+        async with self.looking:
+            if time.monotonic() < self.looked + self.every:
+                return
+            changed = await run_in_threadpool(self.index.refresh)
+            self.looked = time.monotonic()
         if changed or self.index.version != self.news[0]:
             async with self.changed:
                 self.news = (self.index.version, sorted(changed)[:CHOSEN])
@@ -104,7 +113,7 @@ class Site:
         self.library = Library()
         self.jobs = Jobs(trust.everything)
         self.feed = Feed(index)
-        self.answers: dict[tuple, str] = {}
+        self.answers: dict[tuple, asyncio.Future[Any]] = {}
         self.of_version = -1
 
     def look(self, request: Request) -> pages.Look:
@@ -144,10 +153,11 @@ class Site:
         if run.status == "broken":
             return JSONResponse({"metrics": [], "series": {}})
         names = request.query_params.getlist("metric")[:METRICS]
-        return JSONResponse(await run_in_threadpool(self._series, run, names))
+        text = await self._kept(self._series, run.path, tuple(names))
+        return Response(text, media_type="application/json")
 
-    def _series(self, run: Run, names: list[str]) -> dict[str, Any]:
-        return as_json(self.library.of(run.path), names)
+    def _series(self, run: Path, names: tuple[str, ...]) -> str:
+        return json.dumps(as_json(self.library.of(run), list(names)))
 
     async def file(self, request: Request) -> Response:
         run = self._run(request)
@@ -186,18 +196,20 @@ class Site:
         return run
 
     async def _kept(self, make: Callable[..., str], *args: Any, key: Any = None) -> str:
-        """What a function makes, made once until the folder changes."""
+        """What a function makes: made once, for all who ask, until the folder changes."""
         if self.of_version != self.index.version:
             self.answers.clear()
             self.of_version = self.index.version
         about = (make, *args) if key is None else (make, key)
         if about not in self.answers:
-            made = await run_in_threadpool(make, *args)
             if len(self.answers) >= KEPT:
                 self.answers.pop(next(iter(self.answers)))
-            self.answers[about] = made
-            return made
-        return self.answers[about]
+            self.answers[about] = asyncio.ensure_future(run_in_threadpool(make, *args))
+        try:
+            return await asyncio.shield(self.answers[about])
+        except Exception:
+            self.answers.pop(about, None)
+            raise
 
 
 def _query(request: Request) -> Query:
