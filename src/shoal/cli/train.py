@@ -44,7 +44,7 @@ class Resume:
 
     def __post_init__(self) -> None:
         if self.steps < 0:
-            raise ShoalError(f"steps must not be negative, not {self.steps}")
+            raise ShoalError(f"steps must not be negative, not {self.steps!r}")
 
 
 def train(args: list[str], trust: Trusting) -> int:
