@@ -59,6 +59,8 @@ EXTRAS = {  # package -> our extra that installs it
     "prometheus_client": "serve",
     "pandas": "notebook",
     "IPython": "notebook",
+    "wandb": "wandb",
+    "mlflow": "mlflow",
 }
 PACKAGES = {  # prefix of environment ids -> packages that Shoal has adapters for
     "pz": ("pettingzoo", "mpe2", "magent2", "gymnasium_robotics"),
@@ -194,6 +196,14 @@ def import_module(path: str, otherwise: str = "") -> ModuleType:
         raise fallen from error
 
 
+def package(name: str) -> Any:
+    """Import an optional package; if that fails, raise an error that says what to install."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise missing(name, error) from None
+
+
 def missing(path: str, error: ImportError, otherwise: str = "") -> ShoalError:
     """The error for a failed import, with what to do about it."""
     lacking = error.name or path
@@ -205,7 +215,7 @@ def missing(path: str, error: ImportError, otherwise: str = "") -> ShoalError:
             f"the package {package} is not installed: pip install 'shoal[{EXTRAS[package]}]'"
         )
     if path != lacking and not path.startswith(f"{lacking}."):
-        return ShoalError(f"{path} needs the package {package}, which is not installed")
+        return ShoalError(f"{path} needs the package {package}: install it")
     where = "it is neither installed nor in this folder or on PYTHONPATH"
     more = f"; {otherwise}" if otherwise else ""
     return ShoalError(f"there is no module {path!r}{neighbours(path)}: {where}{more}")

@@ -376,8 +376,7 @@ def test_a_tracker_that_is_not_installed_is_asked_for_in_a_sentence(word: str, t
     )
     assert done.returncode == 2 and not list(tmp_path.iterdir())
     assert (
-        done.stderr
-        == f"shoal: track={word} needs the package {word}: pip install 'shoal[{word}]'\n"
+        done.stderr == f"shoal: the package {word} is not installed: pip install 'shoal[{word}]'\n"
     )
     with pytest.raises(ShoalError, match="<module>:<class>, not 'wandbb', did you mean 'wandb'"):
         Config.build("test/identity", {"agent": ("random", {})}, {}, {"track": "wandbb"})

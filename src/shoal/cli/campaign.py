@@ -53,7 +53,7 @@ class Campaign:
 
     def __post_init__(self) -> None:
         if self.at_once < 0:
-            raise ShoalError(f"at_once must not be negative, not {self.at_once}")
+            raise ShoalError(f"at_once must not be negative, not {self.at_once!r}")
         check_cluster(self.cluster)
 
 

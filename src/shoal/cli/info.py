@@ -52,7 +52,7 @@ def list_all(args: list[str], trust: Trusting) -> int:
         print("shoal list: the algorithms and environments there are, a line each.")
         return 0
     if args:
-        raise ShoalError(f"`shoal list` takes no arguments, not {args[0]!r}")
+        raise ShoalError(f"`shoal list` takes no arguments: leave out {args[0]!r}")
     print(overview())
     return 0
 

@@ -339,7 +339,9 @@ def _spec(team: str, plain: Any) -> Spec:
         spec = Spec.from_json(plain)
         if _sound(spec):
             return spec
-    raise ShoalError(f"the spec of team {team!r} is not as shoal saved it")
+    raise ShoalError(
+        f"the spec of team {team!r} is not as shoal saved it: restore the file as it was"
+    )
 
 
 def _sound(spec: Spec) -> bool:

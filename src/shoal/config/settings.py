@@ -94,26 +94,26 @@ class Settings:
     def __post_init__(self) -> None:
         for size in ("steps", "games", "window", "longest", "eval_episodes", "keep"):
             if getattr(self, size) < 1:
-                raise ShoalError(f"{size} must be at least 1, not {getattr(self, size)}")
+                raise ShoalError(f"{size} must be at least 1, not {getattr(self, size)!r}")
         if not self.patience > 0:  # also rejects NaN
-            raise ShoalError(f"patience must be greater than 0, not {self.patience}")
+            raise ShoalError(f"patience must be greater than 0, not {self.patience!r}")
         if self.workers < -1:
-            raise ShoalError(f"workers must be -1 or a number of processes, not {self.workers}")
+            raise ShoalError(f"workers must be -1 or a number of processes, not {self.workers!r}")
         if self.alone and (self.games > 1 or self.film):
             raise ShoalError("alone needs one game and no film: set games to 1 and film to 0")
         counts = ("devices", "evaluations", "final_episodes", "seed", "tolerance", "save_every")
         for count in counts:
             if getattr(self, count) < 0:
-                raise ShoalError(f"{count} must not be negative, not {getattr(self, count)}")
+                raise ShoalError(f"{count} must not be negative, not {getattr(self, count)!r}")
         if len(self.each) > 1 and self.seed and "," in str(self.seeds):
             raise ShoalError(f"seeds {self.seeds!r} says which there are: leave out seed")
         check_cluster(self.cluster)
         if not 0 <= self.film <= 100:
-            raise ShoalError(f"film must be 0 to 100 episodes, not {self.film}")
+            raise ShoalError(f"film must be 0 to 100 episodes, not {self.film!r}")
         if not -1 <= self.replays <= 100:
-            raise ShoalError(f"replays must be -1 to 100 episodes, not {self.replays}")
+            raise ShoalError(f"replays must be -1 to 100 episodes, not {self.replays!r}")
         if self.evaluations > 10_000:
-            raise ShoalError(f"evaluations must be at most 10,000, not {self.evaluations}")
+            raise ShoalError(f"evaluations must be at most 10,000, not {self.evaluations!r}")
         for word in map(str.strip, self.track.split(",")) if self.track else ():
             if word not in TRACKERS and not plugins.path_of("tracker", word):
                 known = [*TRACKERS, *plugins.entries("tracker")]

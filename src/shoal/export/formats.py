@@ -62,16 +62,8 @@ def find(name: str) -> Format:
                 raise ShoalError(f"{path} is not a format: it must be a class that has {part}")
         made = kind()
     for needed in made.packages:
-        package(needed)
+        plugins.package(needed)
     return made
-
-
-def package(name: str) -> Any:
-    """Import a package that a format needs."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise plugins.missing(name, error) from None
 
 
 def loaded_module(path: Path) -> ModuleType:

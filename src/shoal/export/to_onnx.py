@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .formats import Run, package
+from ..plugins import package
+from .formats import Run
 from .program import Program
 from .source import type_name
 from .steps import Plain, Step, Value, product, times

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .formats import Run, loaded_module, package
+from ..plugins import package
+from .formats import Run, loaded_module
 from .program import Program
 from .source import SAME, Words, arrays, module
 

@@ -6,7 +6,6 @@ The run folder's `tracking.json` keeps the tracker's run id, so that a resumed r
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import secrets
@@ -96,7 +95,7 @@ class WandB(Tracker):
 
     def __init__(self) -> None:
         super().__init__()
-        self.package = package(self.name)
+        self.package = plugins.package(self.name)
         mode = os.environ.get("WANDB_MODE") or self.package.setup().settings.mode
         if mode == "online" and not self._known():
             raise ShoalError(
@@ -149,7 +148,7 @@ class MLflow(Tracker):
 
     def __init__(self) -> None:
         super().__init__()
-        self.package = package(self.name)
+        self.package = plugins.package(self.name)
 
     def begin(self, run: LiveRun, before: str) -> str:
         self.client = self.package.MlflowClient()
@@ -191,16 +190,6 @@ def trackers(config: Config) -> list[Tracker]:
     return [
         KINDS[word]() if word in KINDS else plugins.made("tracker", word, Tracker) for word in words
     ]
-
-
-def package(name: str) -> Any:
-    """Import an optional package."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise ShoalError(
-            f"track={name} needs the package {name}: pip install 'shoal[{name}]'"
-        ) from None
 
 
 def flat(plain: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
