@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator
 from typing import Any
 
-COMMON = {
-    "object_store_memory": 80_000_000,  # bytes, the least that Ray takes
-    "node_ip_address": "127.0.0.1",
-}
+STORE = {"object_store_memory": 80_000_000}  # bytes, the least that Ray takes
+ADDRESSES = itertools.count(2)
 TRIES = 5  # to start a node: a busy machine may be slower than Ray waits
 
 
@@ -18,7 +17,9 @@ def grow(cluster: Any, cores: int = 1) -> None:
     """Add a node."""
     for left in reversed(range(TRIES)):
         try:
-            cluster.add_node(wait=False, num_cpus=cores, **COMMON)
+            # an address of its own, as Ray takes nodes of one address for one machine
+            place = f"127.0.0.{next(ADDRESSES)}"
+            cluster.add_node(wait=False, num_cpus=cores, node_ip_address=place, **STORE)
             return
         except Exception:
             if not left:
@@ -33,7 +34,12 @@ def nodes(count: int, cores: int = 1) -> Iterator[Any]:
 
     ray_constants.ENABLE_RAY_CLUSTER = False  # loopback is the address, also for its own driver
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    head = {"num_cpus": 0, "include_dashboard": False, **COMMON}
+    head = {
+        "num_cpus": 0,
+        "include_dashboard": False,
+        "node_ip_address": "127.0.0.1",
+        **STORE,
+    }
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         for _ in range(count):

@@ -6,6 +6,7 @@ starts the same child process as this machine would.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import platform
@@ -83,9 +84,8 @@ class Cluster:
         actor = self.kind.options(num_cpus=job.cores).remote(
             job._replace(path=job.path.absolute()), [], _sent()
         )
-        run = NodeRun(
-            self.ray, url, actor, actor.begin.remote(url, sign, here, _versions()), self.nodes
-        )
+        begun = actor.begin.remote(url, sign, here, _versions())
+        run = NodeRun(self.ray, url, actor, begun, self.nodes)
         self.runs.append(run)
         return run
 
@@ -107,7 +107,14 @@ class Cluster:
 
     def _count(self) -> None:
         """Count the runs that the nodes have room for."""
-        alive = [node for node in self.ray.nodes() if node["Alive"]]
+        try:
+            alive = [node for node in self.ray.nodes() if node["Alive"]]
+        except Exception as error:  # Ray has several, by what is lost
+            why = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ShoalError(
+                f"the cluster is gone ({why}): what was trained is saved, and the same command, or"
+                " shoal resume, goes on"
+            ) from None
         self.sizes = [int(node["Resources"].get("CPU", 0)) for node in alive]
         self.places = sum(size // self.cores for size in self.sizes)
         names = [node.get("NodeName") or node["NodeManagerAddress"] for node in alive]
@@ -203,7 +210,8 @@ class NodeRun:
 
     def kill(self) -> None:
         """End the actor, and with it what it started."""
-        self.ray.kill(self.actor, no_restart=True)
+        with contextlib.suppress(Exception):  # it is gone, or the whole cluster is
+            self.ray.kill(self.actor, no_restart=True)
 
     def _send(self) -> None:
         while self.signals:
@@ -234,6 +242,7 @@ class NodeRun:
 
 def connect(address: str) -> tuple[Any, bool]:
     """Ray, connected to a cluster, and whether this call connected it."""
+    os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"  # a cluster that is lost is not made anew
     try:
         import ray
     except ImportError:
