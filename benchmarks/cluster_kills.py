@@ -14,6 +14,7 @@ of it written to `benchmarks/results/cluster_kills.json`.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -66,13 +67,14 @@ def strike(kind: str, cluster: Any, folder: Path, rng: random.Random) -> bool:
     runs = processes(folder)
     if not runs:
         return False
-    if kind == "node":
+    if kind == "node" and len(cluster.worker_nodes) > 1:
         victim = rng.choice(list(cluster.worker_nodes))
         cluster.remove_node(victim, allow_graceful=False)
-        grow(cluster)
+        with contextlib.suppress(Exception):  # a busy machine may be slower than Ray waits
+            grow(cluster)
         return True
     try:
-        os.kill(rng.choice(runs)[kind == "worker"], signal.SIGKILL)
+        os.kill(rng.choice(runs)[kind != "run"], signal.SIGKILL)
     except ProcessLookupError:
         return False
     return True

@@ -162,7 +162,9 @@ def bare(plain: Any) -> Any:
     """Without what clocks told, and where it lies."""
     if isinstance(plain, dict):
         return {
-            key: bare(value) for key, value in plain.items() if key not in CLOCKS | {"name", "path"}
+            key: bare(value)
+            for key, value in plain.items()
+            if key not in CLOCKS | {"name", "path", "out"}
         }
     return plain
 

@@ -37,6 +37,7 @@ def connect(address: str) -> tuple[Any, bool]:
         from ray._private import ray_constants
 
         ray_constants.ENABLE_RAY_CLUSTER = False
+    os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"  # a cluster that is lost is not made anew
     try:
         ray.init(place, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
     except Exception as error:

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-COMMON = {
-    "object_store_memory": 80_000_000,  # bytes, the least that Ray takes
-    "node_ip_address": "127.0.0.1",
-}
-TRIES = 5  # to start a node: a busy machine may be slower than Ray waits
+STORE = {"object_store_memory": 80_000_000}  # bytes, the least that Ray takes
+ADDRESSES = itertools.count(2)
+TRIES = 5
 
 
 def grow(cluster: Any, cores: int = 1) -> None:
-    """Add a node."""
-    for left in reversed(range(TRIES)):
-        try:
-            cluster.add_node(wait=False, num_cpus=cores, **COMMON)
-            return
-        except Exception:
-            if not left:
-                raise
+    """Add a node, with an address of its own: Ray takes nodes of one address for one machine."""
+    place = f"127.0.0.{next(ADDRESSES)}"
+    tried(lambda: cluster.add_node(wait=False, num_cpus=cores, node_ip_address=place, **STORE))
+
+
+def tried(start: Callable[[], Any]) -> Any:
+    """Start something of Ray, also on a machine too busy for the time that Ray gives it."""
+    for _ in range(TRIES - 1):
+        with contextlib.suppress(Exception):
+            return start()
+    return start()
 
 
 @contextlib.contextmanager
@@ -33,8 +35,13 @@ def nodes(count: int, cores: int = 1) -> Iterator[Any]:
 
     ray_constants.ENABLE_RAY_CLUSTER = False  # loopback is the address, also for its own driver
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    head = {"num_cpus": 0, "include_dashboard": False, **COMMON}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
+    head = {
+        "num_cpus": 0,
+        "include_dashboard": False,
+        "node_ip_address": "127.0.0.1",
+        **STORE,
+    }
+    cluster = tried(lambda: Cluster(initialize_head=True, head_node_args=head))
     try:
         for _ in range(count):
             grow(cluster, cores)

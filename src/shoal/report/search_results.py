@@ -16,6 +16,7 @@ from ..config.settings import Settings
 from ..config.space import Dimension, distributions, load_optuna
 from ..files import atomic
 from ..store import folder as runs
+from .figures import COLOURS
 
 TABLE = "trials.csv"
 PARALLEL = "parallel.png"
@@ -75,47 +76,65 @@ def write_table(rows: Sequence[Trial], folder: Path) -> None:
     files.write_text(folder / TABLE, text.getvalue())
 
 
-def draw(rows: Sequence[Trial], space: Sequence[Dimension], folder: Path) -> list[Path]:
+def draw(trials: Sequence[Trial], space: Sequence[Dimension], folder: Path) -> list[Path]:
     """Draw the pictures that so many trials allow: coordinates of two, importances of four."""
-    optuna = load_optuna()
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-    from optuna.visualization import matplotlib as pictures
-
-    study = _study(optuna, rows, space)
+    study = _study(load_optuna(), trials, space)
     count = len(study.trials)
-    # importances by trees' variance need scikit-learn; these do not
-    importance = optuna.importance.PedAnovaImportanceEvaluator()
     drawn: list[Path] = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # these pictures are said to be experimental
-        if count >= 2:
-            pictures.plot_parallel_coordinate(study, target_name="score")
-            drawn.append(_saved(pyplot, folder / PARALLEL, "Settings of all finished trials"))
-        if count >= 4 and len(space) > 1 and len({row.score for row in rows}) > 1:
-            pictures.plot_param_importances(study, evaluator=importance)
-            drawn.append(_saved(pyplot, folder / IMPORTANCE, "How much each setting matters"))
+    if count >= 2:
+        drawn.append(_coordinates(study, folder / PARALLEL))
+    if count >= 4 and len(space) > 1 and len({one.value for one in study.trials}) > 1:
+        drawn.append(_importances(study, folder / IMPORTANCE))
     return drawn
 
 
-def _saved(pyplot: Any, path: Path, title: str) -> Path:
-    """Save the picture that was drawn last."""
-    figure = pyplot.gcf()
-    figure.axes[0].set_title(title)
-    figure.set_size_inches(9, 5)
-    with atomic(path) as temporary:
-        figure.savefig(temporary, dpi=110, bbox_inches="tight")
-    pyplot.close(figure)
+def _coordinates(study: Any, path: Path) -> Path:
+    """Draw a line for each finished trial, through its settings to its score."""
+    import matplotlib
+
+    with matplotlib.rc_context(), warnings.catch_warnings():  # Optuna sets a style for all
+        matplotlib.use("Agg")
+        warnings.simplefilter("ignore")  # its pictures are said to be experimental
+        from matplotlib import pyplot
+        from optuna.visualization.matplotlib import plot_parallel_coordinate
+
+        axes = plot_parallel_coordinate(study, target_name="score")
+        axes.set_title("Settings and scores of the finished trials")
+        for lines in axes.collections:
+            lines.set_cmap("viridis_r")  # the lowest score is to be seen, too
+        axes.figure.set_size_inches(9, 5)
+        with atomic(path) as temporary:
+            axes.figure.savefig(temporary, dpi=110, bbox_inches="tight")
+        pyplot.close(axes.figure)
     return path
 
 
-def _study(optuna: Any, rows: Sequence[Trial], space: Sequence[Dimension]) -> Any:
+def _importances(study: Any, path: Path) -> Path:
+    """Draw how much of the scores' variance each setting explains (PED-ANOVA)."""
+    from matplotlib.figure import Figure
+
+    optuna = load_optuna()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+        shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    figure = Figure((7, 1 + 0.5 * len(shares)), layout="constrained")
+    axes = figure.subplots()
+    bars = axes.barh(list(shares)[::-1], list(shares.values())[::-1], color=COLOURS[0])
+    axes.bar_label(bars, fmt="{:.2f}", padding=3)
+    axes.set_xlim(0, 1.1)
+    axes.set_title("How much each setting matters")
+    axes.spines[["top", "right"]].set_visible(False)
+    with atomic(path) as temporary:
+        figure.savefig(temporary, dpi=110)
+    return path
+
+
+def _study(optuna: Any, trials: Sequence[Trial], space: Sequence[Dimension]) -> Any:
     """The finished trials as a study in memory."""
     study = optuna.create_study(direction="maximize")
     kinds = distributions(space)
-    for row in rows:
+    for row in trials:
         if row.state == "finished" and row.score is not None:
             study.add_trial(
                 optuna.trial.create_trial(params=row.values, distributions=kinds, value=row.score)

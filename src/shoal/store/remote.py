@@ -77,10 +77,10 @@ def fetch(url: str) -> Path:
     with errors_name(url):
         found = [name for name in fs.find(place) if name.rpartition("/")[2] == MANIFEST]
         if not found:
-            raise ShoalError(f"there is no run at {url}: name a folder that one was written to")
+            raise _nothing(url)
         for name in found:
             inner = name.rpartition("/")[0]
-            rest = inner[inner.rindex(place) + len(place) :].strip("/")
+            rest = inner.removeprefix(place).strip("/")
             where = f"{url.rstrip('/')}/{rest}".rstrip("/")
             _pull(fs, inner, where, local(where))
     return local(url)
@@ -102,7 +102,8 @@ def fetched(word: str) -> str:
 def _pull(fs: Any, place: str, url: str, path: Path) -> None:
     """Download what the manifest lists; nothing changes here unless all of it is whole."""
     manifest = _manifest(fs, place, url)
-    if path.is_dir() and _reached(_names(path)) >= _reached(manifest["files"]):
+    is_run = runs.CONFIG in manifest["files"]
+    if is_run and path.is_dir() and _reached(_names(path)) >= _reached(manifest["files"]):
         return
     temporary = path.with_name(f".{path.name}.fetched")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -117,7 +118,7 @@ def _pull(fs: Any, place: str, url: str, path: Path) -> None:
             shutil.rmtree(temporary, ignore_errors=True)
             raise ShoalError(f"{url} is damaged, as {name} is not what was written: restore it")
     path.mkdir(parents=True, exist_ok=True)
-    for stale in _names(path):
+    for stale in _names(path) if is_run else ():
         (path / stale).unlink()
     for name in manifest["files"]:
         (path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -139,12 +140,8 @@ def _files(folder: Path) -> list[Path]:
     """Files of a folder, without those of runs inside it and those being written."""
     found = []
     for place, inner, names in os.walk(folder):
-        inner[:] = [
-            name
-            for name in inner
-            if not name.endswith((".tmp", ".old"))
-            and not (Path(place, name) / runs.CONFIG).exists()
-        ]
+        whole = [name for name in inner if not name.endswith((".tmp", ".old"))]
+        inner[:] = [name for name in whole if not Path(place, name, runs.CONFIG).exists()]
         found += [Path(place, name) for name in names if not name.startswith(".")]
     return sorted(found)
 
@@ -188,14 +185,16 @@ def _manifest(fs: Any, place: str, url: str) -> dict[str, Any]:
             raise ValueError
         content = json.loads(told["body"])
     except FileNotFoundError:
-        raise ShoalError(
-            f"there is no run at {url}: name a folder that one was written to"
-        ) from None
+        raise _nothing(url) from None
     except (ValueError, KeyError, TypeError):
         raise ShoalError(f"{url} is damaged, as its {MANIFEST} is not whole: restore it") from None
     if content.get("format") != FORMAT:
         raise ShoalError(f"{url} was written by a newer shoal: install that")
     return content
+
+
+def _nothing(url: str) -> ShoalError:
+    return ShoalError(f"there is no run at {url}: name a folder that one was written to")
 
 
 def _checksum(path: Path) -> str:

@@ -6,6 +6,7 @@ starts the same child process as this machine would.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import signal
@@ -71,9 +72,8 @@ class Cluster:
         actor = self.kind.options(num_cpus=job.cores).remote(
             job._replace(path=job.path.absolute()), [], sent_variables()
         )
-        run = NodeRun(
-            self.ray, url, actor, actor.begin.remote(url, sign, here, versions()), self.nodes
-        )
+        begun = actor.begin.remote(url, sign, here, versions())
+        run = NodeRun(self.ray, url, actor, begun, self.nodes)
         self.runs.append(run)
         return run
 
@@ -95,7 +95,14 @@ class Cluster:
 
     def _count(self) -> None:
         """Count the runs that the nodes have room for."""
-        alive = [node for node in self.ray.nodes() if node["Alive"]]
+        try:
+            alive = [node for node in self.ray.nodes() if node["Alive"]]
+        except Exception as error:  # Ray has several, by what is lost
+            why = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ShoalError(
+                f"the cluster is gone ({why}): what was trained is saved, and the same command, or"
+                " shoal resume, goes on"
+            ) from None
         self.sizes = [int(node["Resources"].get("CPU", 0)) for node in alive]
         self.places = sum(size // self.cores for size in self.sizes)
         names = [node.get("NodeName") or node["NodeManagerAddress"] for node in alive]
@@ -191,7 +198,8 @@ class NodeRun:
 
     def kill(self) -> None:
         """End the actor, and with it what it started."""
-        self.ray.kill(self.actor, no_restart=True)
+        with contextlib.suppress(Exception):  # it is gone, or the whole cluster is
+            self.ray.kill(self.actor, no_restart=True)
 
     def _send(self) -> None:
         while self.signals:
