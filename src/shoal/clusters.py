@@ -24,6 +24,7 @@ OURS = ("JAX_", "XLA_")  # variables that may decide bits, and so go along
 
 def connect(address: str) -> tuple[Any, bool]:
     """Ray, connected to a cluster, and whether this call connected it."""
+    os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"  # a cluster that is lost is not made anew
     try:
         import ray
     except ImportError:
@@ -37,7 +38,6 @@ def connect(address: str) -> tuple[Any, bool]:
         from ray._private import ray_constants
 
         ray_constants.ENABLE_RAY_CLUSTER = False
-    os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"  # a cluster that is lost is not made anew
     try:
         ray.init(place, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
     except Exception as error:

@@ -36,4 +36,4 @@ class HASAC(SAC, PathwiseInTurn[SACConfig]):
 
     def log_alpha(self, params: dict[str, Any]) -> Array:
         """`[N]` each agent's."""
-        return params["alpha"][jnp.asarray(self.owner)]
+        return jnp.take(params["alpha"], jnp.asarray(self.owner))
