@@ -48,6 +48,7 @@ def _table(found: list[zoo.Animal]) -> None:
     from rich.table import Table
 
     table = Table("name", "environment", "what it is", "return of one agent", box=None)
+    table.columns[0].no_wrap = True
     for one in found:
         what = one.about.get("about", "")
         scores = _scores(one.about).items()
