@@ -18,6 +18,7 @@ from .maa2c import MAA2C
 from .maddpg import MADDPG
 from .mappo import MAPPO
 from .masac import MASAC
+from .mat import MAT
 from .matd3 import MATD3
 from .mfac import MFAC
 from .mfq import MFQ
@@ -31,13 +32,14 @@ from .pqn_vdn import PQNVDN
 from .qmix import QMIX
 from .qplex import QPLEX
 from .qtran import QTRAN
+from .sable import Sable
 from .sac import SAC
 from .td3 import TD3
 from .vdac import VDAC
 from .vdn import VDN
 from .wqmix import CWQMIX, OWQMIX
 
-POLICY = (A2C, MAA2C, PPO, MAPPO, HAPPO, COMA, MFAC, VDAC)
+POLICY = (A2C, MAA2C, PPO, MAPPO, HAPPO, MAT, Sable, COMA, MFAC, VDAC)
 VALUE = (DQN, VDN, QMIX, CWQMIX, OWQMIX, QPLEX, QTRAN, MFQ)
 PARALLEL = (PQN, PQNVDN, PQNQMIX)
 PATHWISE = (DDPG, MADDPG, TD3, MATD3, SAC, MASAC)

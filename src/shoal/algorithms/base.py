@@ -46,7 +46,8 @@ class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
     recurrence: ClassVar[bool] = False  # whether its torso may be recurrent
     needs_training: ClassVar[bool] = True  # whether it must train before it can play
     sees_state: bool = False
-    sees_mates: bool = False  # when acting, it sees actions of its teammates
+    central_execution: ClassVar[bool] = False  # acting takes what all agents of a team observe
+    sees_mates: bool = False  # when acting, an agent needs what its teammates observe or did
     family: ClassVar[str] = ""  # algorithms of one family can exchange nets
     inherits: ClassVar[tuple[str, ...]] = ()  # fields of the learner that a new run may start from
 

@@ -82,10 +82,13 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         self.inputs["critic"] = tuple(
             part for part in self.critic_sees if part is not ID or own_value
         )
-        if config.share_torso and self.inputs["critic"] != self.inputs["actor"]:
-            raise ShoalError(
-                f"{self.name}'s critic sees other inputs than its actor: set share_torso to False"
-            )
+        if config.share_torso:
+            if not {*self.inputs["critic"]} <= {*self.inputs["actor"]}:
+                raise ShoalError(
+                    f"{self.name}'s critic sees other inputs than its actor: set share_torso to"
+                    " False"
+                )
+            self.inputs["critic"] = self.inputs["actor"]
         one = self.inputs["critic"] == (STATE,) and max(self.critic_owner) == 0
         self.critic_rows = 1 if one else spec.n
 
@@ -100,14 +103,18 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
     # -- nets --------------------------------------------------------------------------------------
 
     def init(self, rng: Rng) -> Learner:
-        c = self.config
-        actor = Actor(
-            self.torso(rng, "actor"), policy_head(rng, self.owner, c.hidden, self.spec, c.squash)
-        )
-        params: dict[str, Any] = {"actor": actor, "critic": self.init_critic(rng)}
+        params: dict[str, Any] = {
+            "actor": self.init_actor(rng),
+            "critic": self.init_critic(rng),
+        }
         opt = {part: self.tx.init(net) for part, net in params.items()}
         scale = ReturnNormaliser(jnp.zeros(()), jnp.ones(()), jnp.zeros(()))
         return Learner(params, self.init_target(params["critic"]), opt, scale)
+
+    def init_actor(self, rng: Rng) -> Actor:
+        c = self.config
+        torso = self.torso(rng, "actor")
+        return Actor(torso, policy_head(rng, self.owner, c.hidden, self.spec, c.squash))
 
     def init_critic(self, rng: Rng) -> Any:
         owner = self.critic_owner
