@@ -185,7 +185,8 @@ class Player:
                 if spec.n > 1 and self.algorithms[team].sees_mates:
                     kind = self.algorithms[team].name
                     raise ShoalError(
-                        f"{kind}'s agents see what their team just did: take team({team!r}) instead"
+                        f"{kind}'s agents need what their teammates observe or just did: take"
+                        f" team({team!r}) instead"
                     )
                 return self._only((name,))
         raise ShoalError(
