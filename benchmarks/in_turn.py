@@ -3,10 +3,10 @@
     python benchmarks/in_turn.py train   # every task, three seeds; runs already recorded are kept
     python benchmarks/in_turn.py flops   # of one joint decision, by number of agents
 
-A run is `shoal train <algorithm> <env> --steps <steps> --seed <seed> --devices 1`, with its preset, one
-after another. A score is the mean over 1,000 greedy episodes on games of their own. Operations are
-those that XLA counts in the program of `act` for one game, its loop over agents unrolled, before it
-is optimised.
+A run is `shoal train <algorithm> <env> --steps <steps> --seed <seed> --devices 1`, with its preset,
+one after another. A score is the mean over 1,000 greedy episodes on games of their own. Operations
+are those that XLA counts in the program of `act` for one game, its loop over agents unrolled, before
+it is optimised.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def flops() -> None:
             spec = Spec(tuple(f"agent_{i}" for i in range(n)), 18, 18 * n, Discrete(5))
             algorithm = kind(kind.Config(agent_id=False), spec)
             learner = algorithm.init(np.random.default_rng(0))
-            view = View(
+            arrays: Any = (
                 np.zeros((1, n, 18), np.float32),
                 np.zeros((1, spec.state), np.float32),
                 np.ones((1, n, 5), bool),
@@ -111,7 +111,8 @@ def flops() -> None:
                 np.zeros(1, bool),
                 np.zeros((1, n), np.float32),
                 np.ones((1, n), np.float32),
-            )  # type: ignore[arg-type]
+            )
+            view = View(*arrays)
             act = jax.jit(algorithm.act, static_argnums=5)
             carry = algorithm.carry(learner, 1)
             lowered = act.lower(learner, jax.random.key(0), view, carry, clock, False)

@@ -154,7 +154,7 @@ class Different(MatrixGame):
 @pytest.mark.parametrize("kind", [PPO, MAT, Sable])
 def test_agents_who_decide_in_turn_choose_what_is_left(kind: type[PPO]) -> None:
     """Agents alike who decide at once are right with 6 of 27 draws at best."""
-    env = Different()
+    env: Any = Different()
     options = {"hidden": 16, "lr": 0.01, "agent_id": False, "entropy": 0.0, "minibatches": 1}
     algorithm = kind(kind.Config(**options), env.teams[TEAM])
     _, metrics = run(Loop(env, {TEAM: algorithm}, games=32, window=8, steps=10**5), 60)

@@ -49,7 +49,7 @@ def test_retention_is_its_definition_at_once_and_in_turn(causal: bool, decay: tu
     """Across openings of episodes, with a memory from before, with and without decay."""
     q, k, v = normal(3, T, B, N, HEADS, D)
     carry = normal(B, HEADS, D, D)
-    rates = np.array(decay, np.float32)
+    rates: Any = np.array(decay, np.float32)
     there = jnp.where(ALIVE[..., None, None], k, 0.0)
     new = written(there, v)
     left, last = states(new, carry, rates, FIRST)
@@ -62,8 +62,9 @@ def test_retention_is_its_definition_at_once_and_in_turn(causal: bool, decay: tu
     for t in range(T):
         state = state * jnp.where(FIRST[t][:, None], 0.0, rates)[..., None, None]
         for i in range(N):
-            out, state = turn(q[t, :, i], there[t, :, i], v[t, :, i], state)
-            outs.append(out)
+            row = np.s_[t, :, i : i + 1]
+            out, state = turn(q[row], there[row], v[row], state)
+            outs.append(out[:, 0])
     in_turn = np.stack(outs).reshape(T, N, B, HEADS, D).swapaxes(1, 2)
     np.testing.assert_allclose(in_turn, at_once, atol=2e-6 * np.abs(expected).max())
     np.testing.assert_allclose(state, last, atol=1e-5)

@@ -89,18 +89,19 @@ class Attention(eqx.Module):
     ) -> tuple[Array, Cache]:
         """Attend for one agent, `[B,1,F]`; the state has those before it."""
         q, k, v = self.heads(queries, keys)
-        known = jnp.broadcast_to(alive, k.shape[:2])
-        state = jax.tree.map(
-            lambda old, new: jax.lax.dynamic_update_slice_in_dim(old, new, agent, 1),
-            state,
-            Cache(k, v, known),
+        here = jnp.arange(state.known.shape[1]) == agent
+        row = here[:, None, None]
+        state = Cache(
+            jnp.where(row, k, state.keys),
+            jnp.where(row, v, state.values),
+            jnp.where(here, alive, state.known),
         )
         seen = attended(q, state.keys, state.values, state.known[:, None])
         return self._joined(seen), state
 
     def close(self, state: Cache) -> Array:
         """The carry after the last turn of an instant."""
-        return self.carry(len(state.known))
+        return self.carry(state.known.shape[0])
 
     def _joined(self, seen: Array) -> Array:
         return self.out(seen.reshape(*seen.shape[:-2], -1))

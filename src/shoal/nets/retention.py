@@ -66,12 +66,12 @@ class Retention(eqx.Module):
     ) -> tuple[Array, Array]:
         """Retain for one agent, `[B,1,F]`; those before it have written into the state."""
         q, k, v = self._keyed(queries, keys, alive)
-        out, state = turn(q[:, 0], k[:, 0], v[:, 0], state)
-        return self._joined(out[:, None], queries), state
+        out, state = turn(q, k, v, state)
+        return self._joined(out, queries), state
 
     def close(self, state: Array) -> Array:
         """The carry after the last turn of an instant."""
-        return state if self.remembers else self.carry(len(state))
+        return state if self.remembers else self.carry(state.shape[0])
 
     def _empty(self, games: int) -> Array:
         return jnp.zeros((games, self.heads.count, self.heads.size, self.heads.size))
@@ -123,6 +123,6 @@ def read(q: Array, k: Array, v: Array, before: Array, new: Array, causal: bool) 
 
 
 def turn(q: Array, k: Array, v: Array, state: Array) -> tuple[Array, Array]:
-    """One agent writes `[…,heads,D]` into the state `[…,heads,D,D]`, then reads from it."""
-    state = state + k[..., :, None] * v[..., None, :]
-    return jnp.einsum("...hd,...hde->...he", q, state), state
+    """One agent, `[…,1,heads,D]`, writes into the state `[…,heads,D,D]`, then reads from it."""
+    state = state + written(k, v)
+    return jnp.einsum("...nhd,...hde->...nhe", q, state), state
