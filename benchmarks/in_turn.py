@@ -5,8 +5,8 @@
 
 A run is `shoal train <algorithm> <env> --steps <steps> --seed <seed> --devices 1`, with its preset,
 one after another. A score is the mean over 1,000 greedy episodes on games of their own. Operations
-are those that XLA counts in the program of `act` for one game, its loop over agents unrolled, before
-it is optimised.
+are those that XLA counts in the program of `act` for one game, its loop over agents unrolled,
+before it is optimised.
 """
 
 from __future__ import annotations
