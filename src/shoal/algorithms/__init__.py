@@ -23,6 +23,7 @@ from .maa2c import MAA2C
 from .maddpg import MADDPG
 from .mappo import MAPPO
 from .masac import MASAC
+from .mat import MAT
 from .matd3 import MATD3
 from .mfac import MFAC
 from .mfq import MFQ
@@ -36,13 +37,14 @@ from .pqn_vdn import PQNVDN
 from .qmix import QMIX
 from .qplex import QPLEX
 from .qtran import QTRAN
+from .sable import Sable
 from .sac import SAC
 from .td3 import TD3
 from .vdac import VDAC
 from .vdn import VDN
 from .wqmix import CWQMIX, OWQMIX
 
-POLICY = (A2C, MAA2C, PPO, MAPPO, HAPPO, HAA2C, HATRPO, COMA, MFAC, VDAC)
+POLICY = (A2C, MAA2C, PPO, MAPPO, HAPPO, HAA2C, HATRPO, MAT, Sable, COMA, MFAC, VDAC)
 VALUE = (DQN, VDN, QMIX, CWQMIX, OWQMIX, QPLEX, QTRAN, MFQ)
 PARALLEL = (PQN, PQNVDN, PQNQMIX)
 PATHWISE = (DDPG, MADDPG, TD3, MATD3, SAC, MASAC, HATD3, HASAC, FACMAC)

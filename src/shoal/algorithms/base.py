@@ -50,7 +50,8 @@ class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
     recurrence: ClassVar[bool] = False  # whether its torso may be recurrent
     needs_training: ClassVar[bool] = True  # whether it must train before it can play
     sees_state: bool = False
-    sees_mates: bool = False  # when acting, it sees actions of its teammates, or hears them
+    central_execution: ClassVar[bool] = False  # acting takes what all agents of a team observe
+    sees_mates: bool = False  # when acting, an agent needs what its teammates observe, say or did
     prefers: str = PROBABILITIES  # meaning of `logits`: log-probabilities or utilities
     family: ClassVar[str] = ""  # algorithms of one family can exchange nets
     inherits: ClassVar[tuple[str, ...]] = ()  # fields of the learner that a new run may start from

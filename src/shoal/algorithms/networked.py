@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from typing_extensions import TypeVar
@@ -13,6 +12,7 @@ from typing_extensions import TypeVar
 from ..errors import ShoalError
 from ..learning.optim import adam, annealed, descend
 from ..learning.returns import counted, left, settle
+from ..learning.trees import at
 from ..nets import curiosity, torsos
 from ..nets.conv import Cnn, ConvEncoder
 from ..nets.inputs import (
@@ -204,11 +204,17 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
 
     @property
     def sees_mates(self) -> bool:
-        return MEAN_ACTION in self.inputs["actor"] or bool(self.heard)
+        central = self.central_execution or bool(self.heard)
+        return central or MEAN_ACTION in self.inputs["actor"]
+
+    @classmethod
+    def remembers(cls, config: NetConfig) -> bool:
+        """Whether the nets of such a config carry anything from instant to instant."""
+        return torsos.find(config.torso).recurrent
 
     @property
     def recurrent(self) -> bool:
-        return torsos.find(self.config.torso).recurrent
+        return self.remembers(self.config)
 
     @property
     def keeps_last(self) -> bool:
@@ -257,9 +263,8 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
 
     def context(self, view: View, carry: Carry) -> Context:
         """The context of one instant, for acting."""
-        return jax.tree.map(
-            lambda x: x[None], Context(self.seen(view), carry.last * ~view.first[:, None, None])
-        )
+        last = carry.last * ~view.first[:, None, None]
+        return at(Context(self.seen(view), last, acts=view.alive), None)
 
     def seen(self, view: View) -> View:
         """A view as nets read it.

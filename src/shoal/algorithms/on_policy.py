@@ -85,10 +85,13 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         )
         if OBS in self.critic_sees and not central:
             self.inputs["critic"] += self.heard
-        if config.share_torso and self.inputs["critic"] != self.inputs["actor"]:
-            raise ShoalError(
-                f"{self.name}'s critic sees other inputs than its actor: set share_torso to False"
-            )
+        if config.share_torso:
+            if not {*self.inputs["critic"]} <= {*self.inputs["actor"]}:
+                raise ShoalError(
+                    f"{self.name}'s critic sees other inputs than its actor: set share_torso to"
+                    " False"
+                )
+            self.inputs["critic"] = self.inputs["actor"]
         one = self.inputs["critic"] == (STATE,) and max(self.critic_owner) == 0
         self.critic_rows = 1 if one else spec.n
 

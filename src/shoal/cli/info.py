@@ -44,6 +44,10 @@ OUTSIDE = [
         "a JaxMARL environment, in the compiled program; gymnax: and jumanji: likewise",
     ),
 ]
+CENTRAL = (
+    "Execution is central: whoever acts must know what all agents of the team observe, so that no"
+    " agent can play by itself."
+)
 
 
 def list_all(args: list[str], trust: Trusting) -> int:
@@ -138,6 +142,7 @@ def _about_algorithm(name: str) -> str:
             f"{_names(kind)}: {_doc(sys.modules[kind.__module__])}",
             _doc(kind),
             f"Plays {actions} actions. Presets: {', '.join(tuned) or 'none'}.",
+            *([CENTRAL] if kind.central_execution else []),
             "",
             f"Options (shoal train {name} <env> --option value)",
             *_table(options(kind.Config)),

@@ -62,7 +62,11 @@ class Gaussian(NamedTuple):
     squash: bool | Array
 
     def sample(self, key: Array) -> Array:
-        return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape)
+        return self.at(jax.random.normal(key, self.mean.shape))
+
+    def at(self, noise: Array) -> Array:
+        """The sample that standard normal noise stands for."""
+        return self.mean + jnp.exp(self.log_std) * noise
 
     def mode(self) -> Array:
         return self.mean

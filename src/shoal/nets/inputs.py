@@ -21,6 +21,7 @@ class Context(NamedTuple):
     last: Array
     action: Any = None  # [T,B,N,A] the action at each instant, as nets read it, if known
     rivals: Any = None  # [T,B,M] the other teams' actions at each instant, if known
+    acts: Any = None  # [T,B,N] bool: agents whose action counts; only while agents decide
 
 
 class InputPart(NamedTuple):
@@ -30,14 +31,14 @@ class InputPart(NamedTuple):
     read: Callable[[Context, Spec], Array]
 
 
-def as_input(action: Array, spec: Spec) -> Array:
+def as_input(action: Array, spec: Spec, agent: Array | None = None) -> Array:
     """Encode an action `[…,N,A]` for nets: one-hot, or scaled from its bounds to [-1,1].
 
-    A dimension whose bounds are equal becomes 0.
+    A dimension whose bounds are equal becomes 0. With `agent`, the action is of that agent alone.
     """
     if isinstance(spec.action, Discrete):
         return jax.nn.one_hot(action, spec.action.n)
-    middle, half = bounds(spec.action)
+    middle, half = (own(bound, agent) for bound in bounds(spec.action))
     return jnp.where(half > 0, (action - middle) / jnp.where(half > 0, half, 1.0), 0.0)
 
 
@@ -57,6 +58,13 @@ def bounds(space: Box) -> tuple[Array, Array]:
     low = jnp.asarray(space.low) / 2
     high = jnp.asarray(space.high) / 2
     return high + low, high - low
+
+
+def own(rows: Array, agent: Array | None) -> Array:
+    """One agent's row `[1,A]` of `[N,A]`; without `agent`, or where all share `[A]`, everything."""
+    if agent is None or rows.ndim < 2:
+        return rows
+    return jax.lax.dynamic_slice_in_dim(rows, agent, 1)
 
 
 def _joint(context: Context, spec: Spec) -> Array:

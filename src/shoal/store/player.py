@@ -146,7 +146,8 @@ class Player:
                 if spec.n > 1 and self.algorithms[team].sees_mates:
                     kind = self.algorithms[team].name
                     raise ShoalError(
-                        f"{kind}'s agents see or hear their team: take team({team!r}) instead"
+                        f"{kind}'s agents need what their teammates observe, say or just did: take"
+                        f" team({team!r}) instead"
                     )
                 return self._only((name,))
         raise ShoalError(
