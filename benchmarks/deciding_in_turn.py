@@ -1,6 +1,6 @@
 """Agents that decide in turn (MAT, Sable) beside PPO and MAPPO, and what a decision costs.
 
-    python benchmarks/deciding_in_turn.py train   # every task, three seeds; runs already recorded are kept
+    python benchmarks/deciding_in_turn.py train   # every task, three seeds, what is not recorded
     python benchmarks/deciding_in_turn.py flops   # of one joint decision, by number of agents
 
 A run is `shoal train <algorithm> <env> --steps <steps> --seed <seed> --devices 1`, with its preset,
