@@ -73,6 +73,8 @@ def recorded(task: str, seed: int) -> dict[str, Any]:
             algorithm, SPREAD, seed=seed, out=out, preset=False, **settings, **SHOWN
         )
         seconds = time.process_time() - begun
+        if result.steps < settings["steps"]:  # a run that was told to stop saves and returns
+            raise SystemExit(f"{task} seed {seed} was interrupted: it is not recorded")
         score = shoal.load(result.path).evaluate(EPISODES, True, 12345).score()["agent"]
     row = {"task": task, "algorithm": algorithm, "settings": settings, "seed": seed}
     row |= {"greedy": score, "steps": result.steps, "cpu_seconds": round(seconds, 1)}
