@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -54,6 +55,7 @@ def weights(run: Path) -> bytes:
     return (run / folder.POLICY / "weights.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_runs_on_a_cluster_are_those_of_this_machine(
     small: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,7 +88,9 @@ def test_what_is_no_cluster_is_said_in_a_sentence(
     for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
         with pytest.raises(ShoalError, match="no cluster answers at"):
             cluster.connect(address)
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    monkeypatch.setattr(cluster, "JOIN", 0.5)
+    assert "did not answer as a cluster" in cluster._joined(Mute(), "127.0.0.1:1")
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ShoalError, match=r"pip install 'shoal\[cluster\]'"):
         cluster.connect("auto")
 
@@ -107,6 +111,13 @@ def test_a_node_that_differs_says_how(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / cluster.SIGN).write_text("a")
     assert cluster._unseen(str(tmp_path / cluster.SIGN), "a") == ""
     assert "does not see the folder" in cluster._unseen(str(tmp_path / cluster.SIGN), "b")
+
+
+class Mute:
+    """A Ray that never gets to an end."""
+
+    def init(self, *_: Any, **__: Any) -> None:
+        time.sleep(5)
 
 
 class Vanishing:

@@ -14,6 +14,7 @@ import secrets
 import signal
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, cast
@@ -32,6 +33,7 @@ from .runner import Runner, Status, await_release
 
 INSTALL = "runs on a cluster need Ray: pip install 'shoal[cluster]'"
 REACH = 10.0  # seconds for an address to answer
+JOIN = 60.0  # seconds to join a cluster
 ASK_EVERY = 0.5  # seconds between two questions to a node
 SILENCE = 30.0  # seconds without an answer after which a node is taken for lost; Ray may be faster
 COUNT_EVERY = 2.0  # seconds between two counts of the nodes
@@ -256,16 +258,34 @@ def connect(address: str) -> tuple[Any, bool]:
         from ray._private import ray_constants
 
         ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
-        ray.init(place, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
-    except Exception as error:
-        why = str(error).strip().splitlines()
+    why = _joined(ray, place)
+    if why:
         raise ShoalError(
-            f"the cluster at {place} cannot be used ({why[0] if why else type(error).__name__}):"
+            f"the cluster at {place} cannot be used ({why}):"
             " it must run the same versions of Ray and Python, and this machine must be one of its"
             " nodes, or reach it by ray://<host>:10001"
-        ) from None
+        )
     return ray, True
+
+
+def _joined(ray: Any, place: str) -> str:
+    """Join a cluster, within a time that Ray itself does not keep; return what went wrong."""
+    wrong = [f"it did not answer as a cluster within {JOIN:g} s"]
+
+    def join() -> None:
+        try:
+            ray.init(place, log_to_driver=False, logging_level=logging.ERROR)
+            wrong[0] = ""
+        except Exception as error:
+            wrong[0] = (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+    if place.startswith("ray://"):  # a client belongs to its thread, and keeps a time
+        join()
+        return wrong[0]
+    thread = threading.Thread(target=join, daemon=True)
+    thread.start()
+    thread.join(JOIN)
+    return wrong[0]
 
 
 def _found(address: str) -> str:
