@@ -15,7 +15,10 @@ import shoal
 from shoal import files
 from shoal.cli.main import main
 from shoal.config import campaign
-from shoal.report import reproduction
+from shoal.errors import ShoalError
+from shoal.export.write import ABOUT
+from shoal.monitor import trackers
+from shoal.report import crossplay, reproduction
 from shoal.store import checkpoint, folder, policy_store
 from shoal.store.folder import finished
 
@@ -55,6 +58,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files.write_json(out / "group" / folder.GROUP, {"seeds": [0], "config": config})
     files.write_json(out / "camp" / campaign.FILE, {"pairs": [], "scales": {}})
     files.write_json(out / "camp" / reproduction.RECORDS, {"table": "mpe", "runs": []})
+    for name in (crossplay.NUMBERS, ABOUT, trackers.IDS):
+        files.write_json(out / "run" / name, {})
     return out
 
 
@@ -90,6 +95,18 @@ def test_a_file_from_the_future_is_refused(
     assert f"{name} has format {version}, and this shoal reads formats up to {version - 1}" in told
 
 
+def test_trackers_refuse_ids_from_the_future(here: Path) -> None:
+    path = here / "run" / trackers.IDS
+    files.write_json(path, {"wandb": "a"})
+    assert trackers.Tracker._tracked_as(path)["wandb"] == "a"
+    path.write_text('{"wandb": "a", "format": 2}')
+    with pytest.raises(files.Newer, match="has format 2"):
+        trackers.Tracker._tracked_as(path)
+    path.write_text('{"wandb": 3}')
+    with pytest.raises(ShoalError, match="does not say how the run was tracked"):
+        trackers.Tracker._tracked_as(path)
+
+
 def test_files_without_a_version_are_read(here: Path) -> None:
     """As 0.1.0 wrote them, which checkpoints said theirs of already."""
     for path in saved(here):
@@ -100,6 +117,29 @@ def test_files_without_a_version_are_read(here: Path) -> None:
     assert finished(here / "run")
     assert main(["evaluate", "run", "--episodes", "1"]) == 0
     assert main(["resume", "cut"]) == 0
+
+
+def test_a_folder_is_replaced_whole_and_what_lies_beside_it_is_left_alone(tmp_path: Path) -> None:
+    """A policy is saved and exported to any place, beside folders of the user's own."""
+    for name in ("net.old", "net.tmp"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine").touch()
+    for number in ("1", "2"):
+        with files.atomic_folder(tmp_path / "net") as temporary:
+            (temporary / number).touch()
+    with pytest.raises(ZeroDivisionError), files.atomic_folder(tmp_path / "net") as temporary:
+        (temporary / "3").touch()
+        raise ZeroDivisionError
+    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
+    assert found == ["net", "net.old", "net.old/mine", "net.tmp", "net.tmp/mine", "net/2"]
+
+
+def test_the_folder_of_before_is_read_where_its_replacement_was_interrupted(tmp_path: Path) -> None:
+    place = tmp_path / "policy"
+    assert files.settled(place) == place
+    for name in ("policy.old", ".policy.old", "policy"):  # 0.1.0's, ours, the new one
+        (tmp_path / name).mkdir()
+        assert files.settled(place).name == name
 
 
 @pytest.mark.parametrize("version", ["1", None, True, 1.5, []])

@@ -15,7 +15,8 @@ import shoal
 
 SOURCE = Path(shoal.__file__).parent
 ROOMS = (  # in order
-    ("errors", "options", "types", "devices", "files", "plugins", "source"),
+    ("errors", "options", "types", "peers", "devices", "clusters", "files", "plugins", "source"),
+    ("zoo",),
     ("render",),
     ("nets",),
     ("learning",),
@@ -26,10 +27,12 @@ ROOMS = (  # in order
     ("testing",),
     ("export",),
     ("store",),
+    ("serve",),
     ("monitor",),
     ("run",),
     ("report",),
     ("sweep",),
+    ("live",),
     ("api",),
     ("cli",),
     ("__init__", "__main__"),

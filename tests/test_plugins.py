@@ -18,6 +18,8 @@ import shoal
 from shoal import algorithms, envs, plugins, source
 from shoal.cli.main import main
 from shoal.config import presets
+from shoal.config.trust import NOTHING
+from shoal.envs.adapters import open_match
 from shoal.envs.registry import BASES
 from shoal.errors import ShoalError
 from shoal.nets import torsos
@@ -112,6 +114,21 @@ def test_a_policy_is_loaded_and_its_rivals_are_frozen(run: Path) -> None:
     assert again["teams"] == config["teams"]
 
 
+def test_a_tracker_of_ones_own_follows_a_run_and_its_resumption(package: Path) -> None:
+    track = ["--track", "my_pkg.tracking:Notebook", "--name", "tracked", "--out", str(package)]
+    assert main(["train", "ppo", "test/identity", *TINY, *track]) == 0
+    run = package / "tracked"
+    told = [json.loads(line) for line in run.with_suffix(".log").read_text().splitlines()]
+    assert {"agent/return", "evaluation/agent/return"} <= {name for line in told for name in line}
+    assert told[-1] == {"policy": str(run / "policy")}
+    assert json.loads((run / "tracking.json").read_text())["notebook"] == "tracked"
+    refused = elsewhere(package, "resume", str(run), "--steps", "800")
+    assert refused.returncode == 2 and "my_pkg.tracking:Notebook" in refused.stderr
+    assert not (package / "my_pkg" / MARK).exists()
+    assert main(["resume", str(run), "--steps", "800", "--trust"]) == 0
+    assert len(run.with_suffix(".log").read_text().splitlines()) > len(told)
+
+
 @pytest.mark.slow
 def test_several_seeds_have_processes_that_import_it(package: Path) -> None:
     words = [MINE, CHASE, *TINY, "--seeds", "2", "--out", str(package), "--name", "group"]
@@ -132,6 +149,8 @@ def test_several_seeds_have_processes_that_import_it(package: Path) -> None:
         ("train ppo my_pkg.games:Chaser", "my_pkg.games has no function 'Chaser'"),
         ("train ppo test/identity --callbacks my_pkg.algos:Mine", "is not a callback"),
         ("train ppo test/identity --callbacks nobody", "there is no callback 'nobody'"),
+        ("train ppo test/identity --track nobody", "track must be of wandb, mlflow, or <module>"),
+        ("train ppo test/identity --track my_pkg.hooks:Watcher", "is not a tracker: derive it"),
     ],
 )
 def test_mistakes_are_one_sentence(
@@ -186,7 +205,13 @@ def test_entry_points_are_names_and_are_listed(
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my_pkg\nVersion: 1.5\n")
     lines = re.sub(r'\[project.entry-points."(.*?)"\]', r"[\1]", announced[1]).replace('"', "")
-    (info / "entry_points.txt").write_text(lines + "broken = my_pkg.nowhere:Broken\n")
+    lines += "broken = my_pkg.nowhere:Broken\n"
+    lines = lines.replace("[shoal.games]\n", "[shoal.games]\nmy/forage = my_pkg.grids:Forage\n")
+    (info / "entry_points.txt").write_text(lines)
+    (package / "my_pkg" / "grids.py").write_text(
+        "from shoal.envs.native.lbf import Foraging\n\n\n"
+        "class Forage(Foraging):\n    name = 'my/forage'\n"
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(tmp_path))
         plugins.entries.cache_clear()
@@ -194,7 +219,18 @@ def test_entry_points_are_names_and_are_listed(
             assert algorithms.find("mine") is plugins.load(MINE)
             assert envs.find("my/chase") == (plugins.load(CHASE), {})
             assert torsos.find("attention") is plugins.load(ATTENTION)
+            assert envs.find("my/chase/8x8") is None
+            forage = plugins.load("my_pkg.grids:Forage")
+            assert envs.find("my/forage/8x8-2p-2f") == (forage, forage.said("8x8-2p-2f"))
             assert plugins.installed(MINE) and plugins.versions([MINE]) == {"my_pkg": "1.5"}
+            assert plugins.versions(["attention"]) == {"my_pkg": "1.5"}
+            walk = envs.make("walk:12", start=3)
+            assert walk.teams["agent"].obs == 1 and envs.versions("walk:12") == {"my_pkg": "1.5"}
+            assert open_match("walk:12", {"start": 3}).reset(0).state == 0.25
+            NOTHING.check("walk:12", {"start": 3})
+            for strange in ("walk:../12", "walk:os.path"):
+                with pytest.raises(ShoalError, match="--trust"):
+                    NOTHING.check(strange, {})
             assert main(["list"]) == 0
             said = capsys.readouterr().out
             assert re.search(r"mine +algorithm +PPO whose critic", said)

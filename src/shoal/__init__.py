@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .api import train as train
     from .errors import ShoalError as ShoalError
     from .monitor.callbacks import Callback as Callback
+    from .monitor.trackers import Tracker as Tracker
 
 __version__ = "0.2.0"
 _HOMES = {
@@ -19,6 +20,7 @@ _HOMES = {
     "resume": ".api",
     "train": ".api",
     "Callback": ".monitor.callbacks",
+    "Tracker": ".monitor.trackers",
     "ShoalError": ".errors",
 }
 

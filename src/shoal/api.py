@@ -5,25 +5,56 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import algorithms, envs, plugins
 from .config.compose import Request, compose
 from .config.trust import of_files, trusted
 from .devices import setup
 from .errors import ShoalError
+from .monitor import notebook
 from .monitor.callbacks import Callback
 from .monitor.console import tell
 from .options import convert
 from .run.trainer import resume as resume_run
 from .run.trainer import train as train_run
+from .store import frames
 from .store.player import load
 from .store.summary import Result
 from .sweep.seeds import is_group
 from .sweep.seeds import resume as resume_group
 from .sweep.seeds import train as train_group
 
-__all__ = ["load", "resume", "train"]
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["Run", "load", "resume", "train"]
+
+
+class Run(Result):
+    """The result of a run, with its logs as tables and its policy on film."""
+
+    @classmethod
+    def of(cls, result: Result) -> Run:
+        return cls(**vars(result))
+
+    def frame(self) -> DataFrame:
+        """Metrics as a pandas frame: a row per log point; of several seeds with a column `seed`."""
+        return frames.metrics(self.path)
+
+    def episodes(self) -> DataFrame:
+        """Evaluation episodes as a pandas frame: a row per episode and agent."""
+        return frames.episodes(self.path)
+
+    def watch(
+        self, episodes: int = 1, seed: int = 0, greedy: bool = True, best: bool = False
+    ) -> notebook.Film:
+        """Film the policy; a notebook shows the film inline."""
+        if is_group(self.path):
+            raise ShoalError(f"{self.path} has several runs: film one, shoal watch <run>")
+        player = load(self.path, best=best, trust=True)  # this process has trained it
+        path = notebook.place(self.path, episodes, seed, greedy, best)
+        return notebook.filmed(player, path, episodes, seed, greedy)
 
 
 def train(
@@ -35,7 +66,7 @@ def train(
     callbacks: Sequence[Callback | type[Callback]] = (),
     trust: bool = False,
     **options: Any,
-) -> Result:
+) -> Run:
     """Train an algorithm on an environment, as `shoal train` does, and return the result:
     `train("mappo", "mpe/simple_spread", steps=2e6, env={"N": 5}, lr=1e-3)`, or by team
     `train("mpe/simple_tag", teams={"adversary": "coma", "agent": ("ppo", {"lr": 1e-3})})`.
@@ -66,8 +97,8 @@ def train(
                 "several seeds run in processes of their own, which cannot share callback objects:"
                 " pass classes of callbacks, or train one seed at a time"
             )
-        return train_group(config, quiet)
-    return train_run(config, quiet, objects)
+        return Run.of(train_group(config, quiet))
+    return Run.of(train_run(config, quiet, objects))
 
 
 def resume(
@@ -77,7 +108,7 @@ def resume(
     trust: bool = False,
     steps: float = 0,
     seeds: int | str | Sequence[int] = "",
-) -> Result:
+) -> Run:
     """Resume an interrupted run, or a group of seeds, from its newest checkpoint.
 
     With `steps`, train it, finished or not, for that many steps in all; with `seeds`, add seeds to
@@ -88,10 +119,10 @@ def resume(
     total = convert(int, steps, "steps")
     with of_files(trusted(trust)):
         if is_group(path):
-            return resume_group(path, quiet, trusted(trust), total, _seeds(seeds))
+            return Run.of(resume_group(path, quiet, trusted(trust), total, _seeds(seeds)))
         if seeds:
             raise ShoalError(f"{run} is one run, and only a group has seeds: leave out seeds")
-        return resume_run(path, quiet, callbacks, trusted(trust), total)
+        return Run.of(resume_run(path, quiet, callbacks, trusted(trust), total))
 
 
 def _seeds(seeds: int | str | Sequence[int]) -> str:

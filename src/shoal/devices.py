@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jax
 
+from . import peers
 from .errors import ShoalError
 
 # programs that took at least so many seconds to compile are cached: all of them
@@ -17,9 +18,12 @@ CACHED_FROM = 0.0
 def setup(cores: int = 0) -> None:
     """Cache compiled programs on disk, and make every core, or `cores` of them, a JAX device.
 
-    A JAX that has started keeps its devices. XLA gets as many threads as there are devices: the
-    number of threads decides how it splits large sums, and so their last bits.
+    Processes that train together have `cores` in all. A JAX that has started keeps its devices. XLA
+    gets as many threads as there are devices: the number of threads decides how it splits large
+    sums, and so their last bits.
     """
+    if peers.several():
+        peers.tell_devices(cores)
     place = cache()
     if jax.config.jax_compilation_cache_dir is None and place:  # type: ignore[attr-defined]
         jax.config.update("jax_compilation_cache_dir", str(place / "xla"))
@@ -28,9 +32,11 @@ def setup(cores: int = 0) -> None:
     asked_elsewhere = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if jax.config.jax_num_cpu_devices < 1 and not asked_elsewhere:  # type: ignore[attr-defined]
         there = len(usable())
+        here = -(-cores // peers.count())  # of all that the processes have together
+        here = min(here or there, there)
         with contextlib.suppress(RuntimeError):  # JAX has started: use the devices it has
-            jax.config.update("jax_num_cpu_devices", min(cores or there, there))
-            os.environ.setdefault("NPROC", str(min(cores or there, there)))
+            jax.config.update("jax_num_cpu_devices", here)
+            os.environ.setdefault("NPROC", str(here * peers.count()))
 
 
 def usable() -> list[int]:
@@ -38,6 +44,12 @@ def usable() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
+
+
+def shares(count: int) -> list[list[int]]:
+    """The cores of each of `count` processes that share those that this one may use."""
+    cores = usable()
+    return [cores[slot::count] or [cores[slot % len(cores)]] for slot in range(count)]
 
 
 def cache() -> Path | None:
@@ -55,7 +67,7 @@ def choices(games: int, asked: int) -> list[int]:
     """Possible numbers of devices, largest first: the one asked for, or all that divide the
     games."""
     setup(asked)
-    there = jax.local_device_count()
+    there = jax.device_count()
     if not asked:
         return [n for n in range(there, 0, -1) if games % n == 0]
     if asked > there:

@@ -29,6 +29,9 @@ VERSIONS = {
     "group.json": 1,
     "campaign.json": 1,
     "reproduction.json": 1,
+    "crossplay.json": 1,
+    "export.json": 1,
+    "tracking.json": 1,
 }
 PLAIN = 1  # version of a config under any other file name
 
@@ -66,7 +69,7 @@ def atomic(path: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a folder to write into; once it is on the disk, it replaces `path`."""
-    temporary = path.with_name(f"{path.name}.tmp")
+    temporary = path.with_name(f".{path.name}.tmp")
     before = _before(path)
     shutil.rmtree(temporary, ignore_errors=True)
     try:
@@ -87,13 +90,13 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 def settled(path: Path) -> Path:
     """The folder that `atomic_folder` wrote, or the previous one if its replacement was
     interrupted."""
-    before = _before(path)
-    return before if not path.exists() and before.exists() else path
+    places = (path, _before(path), path.with_name(f"{path.name}.old"))  # the last is 0.1.0's
+    return next((place for place in places if place.exists()), path)
 
 
 def _before(path: Path) -> Path:
     """Path of the previous folder during replacement."""
-    return path.with_name(f"{path.name}.old")
+    return path.with_name(f".{path.name}.old")
 
 
 def _sync(path: Path) -> None:
@@ -108,7 +111,7 @@ def _sync(path: Path) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text file, all or nothing."""
     with atomic(path) as temporary:
-        temporary.write_text(text)
+        temporary.write_text(text, "utf-8")  # whatever this machine's own encoding is
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -1,4 +1,4 @@
-"""Plugins: algorithms, games, torsos and callbacks from a user's own package.
+"""Plugins: algorithms, games, torsos, curiosities and callbacks from a user's own package.
 
 A plugin is named by its import path, `my_package.my_module:MyClass`, or by an entry point of a
 group below. Only this module imports what a user's word names. Nothing here needs JAX.
@@ -25,8 +25,12 @@ GROUPS = {  # kind -> group of entry points
     "algorithm": "shoal.algorithms",
     "game": "shoal.games",
     "torso": "shoal.torsos",
+    "curiosity": "shoal.curiosities",
     "callback": "shoal.callbacks",
+    "tracker": "shoal.trackers",
+    "adapter": "shoal.adapters",
     "export": "shoal.exports",
+    "zoo": "shoal.zoo",
 }
 PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 EXTRAS = {  # package -> our extra that installs it
@@ -48,6 +52,15 @@ EXTRAS = {  # package -> our extra that installs it
     "onnxruntime": "export",
     "flatbuffers": "export",
     "torch": "torch",
+    "tensorflow": "tensorflow",
+    "starlette": "serve",
+    "uvicorn": "serve",
+    "websockets": "serve",
+    "prometheus_client": "serve",
+    "pandas": "notebook",
+    "IPython": "notebook",
+    "wandb": "wandb",
+    "mlflow": "mlflow",
 }
 PACKAGES = {  # prefix of environment ids -> packages that Shoal has adapters for
     "pz": ("pettingzoo", "mpe2", "magent2", "gymnasium_robotics"),
@@ -56,10 +69,12 @@ PACKAGES = {  # prefix of environment ids -> packages that Shoal has adapters fo
 _loaded: dict[str, Any] = {}  # import path -> object that this process has already
 
 
-def versions(paths: Iterable[str]) -> dict[str, str]:
-    """Versions of the packages that import paths lead to, where installed."""
+def versions(words: Iterable[str]) -> dict[str, str]:
+    """Versions of the packages that import paths and names of entry points lead to, where
+    installed."""
+    paths = {path_of(kind, word) for word in words for kind in GROUPS}
     found = {}
-    for package in {path.partition(":")[0].partition(".")[0] for path in paths}:
+    for package in sorted({re.split("[.:]", path)[0] for path in paths if path}):
         with contextlib.suppress(PackageNotFoundError):
             found[package] = version(package)
     return found
@@ -110,6 +125,21 @@ def load(path: str) -> Any:
             raise ShoalError(f"{module} has no {name!r}{hint}")
         _loaded[path] = getattr(found, name)
     return _loaded[path]
+
+
+def made(kind: str, word: str, base: type) -> Any:
+    """An object of the class that a word names, which must be derived from `base`."""
+    path = path_of(kind, word)
+    if not path:
+        hint = did_you_mean(word, entries(kind))
+        raise ShoalError(f"there is no {kind} {word!r}{hint}: name one as <module>:<class>")
+    found = load(path)
+    if not isinstance(found, type) or not issubclass(found, base):
+        raise ShoalError(f"{path} is not a {kind}: derive it from shoal.{base.__name__}")
+    try:
+        return found()
+    except TypeError as error:
+        raise ShoalError(f"{path} cannot be made without arguments: {error}") from None
 
 
 def register(thing: Any) -> str:
@@ -166,6 +196,14 @@ def import_module(path: str, otherwise: str = "") -> ModuleType:
         raise fallen from error
 
 
+def package(name: str) -> Any:
+    """Import an optional package; if that fails, raise an error that says what to install."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise missing(name, error) from None
+
+
 def missing(path: str, error: ImportError, otherwise: str = "") -> ShoalError:
     """The error for a failed import, with what to do about it."""
     lacking = error.name or path
@@ -177,7 +215,7 @@ def missing(path: str, error: ImportError, otherwise: str = "") -> ShoalError:
             f"the package {package} is not installed: pip install 'shoal[{EXTRAS[package]}]'"
         )
     if path != lacking and not path.startswith(f"{lacking}."):
-        return ShoalError(f"{path} needs the package {package}, which is not installed")
+        return ShoalError(f"{path} needs the package {package}: install it")
     where = "it is neither installed nor in this folder or on PYTHONPATH"
     more = f"; {otherwise}" if otherwise else ""
     return ShoalError(f"there is no module {path!r}{neighbours(path)}: {where}{more}")

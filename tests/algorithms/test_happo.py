@@ -1,4 +1,4 @@
-"""HAPPO: turns, the product of ratios, and what it becomes where there is only one turn."""
+"""The policy family in turn: the product of ratios, and what it is where there is only one turn."""
 
 from __future__ import annotations
 
@@ -12,21 +12,17 @@ import pytest
 from helpers import OWN, TEAM, TINY, assert_close, bits, build, call, clock, mortal, on_devices, run
 from jax import Array
 
-from shoal.algorithms.happo import HAPPO
 from shoal.engine.loop import Loop
 from shoal.engine.play import Play, collect
-from shoal.envs import make
+from shoal.envs import Env, make
 from shoal.errors import ShoalError
 from shoal.learning.trees import at
 
 EPOCHS = {"epochs": 2, "minibatches": 2}
 
 
-@cache
-def prepared(n: int = 3) -> tuple[HAPPO, Any, Any]:
-    """HAPPO on a game whose agents die in turn, its learner, and a window to learn from."""
-    env = make("test/mortal", n=n, length=6)
-    algorithm = build("happo", env, **TINY, **EPOCHS)
+def prepared(algorithm: Any, env: Env) -> tuple[Any, Any, Any]:
+    """An algorithm on a game whose agents die in turn, its learner, and a window to learn from."""
     loop = Loop(env, {TEAM: algorithm}, games=4, window=8, steps=1000)
 
     def whole() -> tuple[Any, Any]:
@@ -46,9 +42,15 @@ def prepared(n: int = 3) -> tuple[HAPPO, Any, Any]:
 
 
 @cache
-def turn(n: int = 3) -> Any:
+def happo() -> tuple[Any, Any, Any]:
+    env = make("test/mortal", n=3, length=6)
+    return prepared(build("happo", env, **TINY, **EPOCHS), env)
+
+
+@cache
+def turn() -> Any:
     """`learner, batch, factor, owner -> learner, factor` of one turn."""
-    algorithm, _, _ = prepared(n)
+    algorithm, _, _ = happo()
 
     def whole(learner: Any, batch: Any, factor: Array, owner: Array) -> tuple[Any, Array]:
         return algorithm.turn(batch, jax.random.key(3), clock(), (learner, factor), owner)[0]
@@ -62,7 +64,7 @@ def nobody(batch: Any) -> np.ndarray:
 
 def test_the_others_stand_still_during_a_turn():
     """To the bit, their optimisers and step counts too."""
-    _, learner, batch = prepared()
+    _, learner, batch = happo()
     after, _ = jax.device_get(turn()(learner, batch, nobody(batch), 1))
     before = (learner.params["actor"], learner.opt["actor"])
     moved = (after.params["actor"], after.opt["actor"])
@@ -76,7 +78,7 @@ def test_the_others_stand_still_during_a_turn():
 
 
 def test_the_factor_is_the_product_of_the_ratios_of_those_before():
-    algorithm, learner, batch = prepared()
+    algorithm, learner, batch = happo()
 
     def log_prob(actor: Any) -> Array:
         dist, _, _ = algorithm.policy(actor, batch.context, at(batch.actor_carry, 0), clock())
@@ -94,7 +96,7 @@ def test_the_factor_is_the_product_of_the_ratios_of_those_before():
 
 
 def test_the_advantage_of_a_turn_is_multiplied_by_the_factor():
-    _, learner, batch = prepared()
+    _, learner, batch = happo()
     factor = np.random.default_rng(0).uniform(0.5, 2.0, nobody(batch).shape).astype(np.float32)
     ours, _ = turn()(learner, batch, factor, 0)
     multiplied = batch._replace(advantage=batch.advantage * factor)
@@ -104,7 +106,7 @@ def test_the_advantage_of_a_turn_is_multiplied_by_the_factor():
 
 
 def test_devices_agree_on_the_order():
-    algorithm, learner, batch = prepared()
+    algorithm, learner, batch = happo()
     batch = jax.tree.map(jnp.asarray, batch)
 
     def improved(key: Array) -> Any:
@@ -119,21 +121,26 @@ def test_devices_agree_on_the_order():
         assert bits(at(both, 0)) == bits(at(both, 1))
 
 
+ALONE = make("test/identity", n=1, length=5)
+
+
 @pytest.mark.parametrize(
-    ("env", "other", "settings"),
+    ("name", "env", "other", "settings"),
     [
-        (make("test/identity", n=1, length=5), "ppo", {}),
-        (mortal(), "mappo", {"sharing": "shared"}),
+        ("happo", ALONE, "ppo", {}),
+        ("haa2c", ALONE, "a2c", {}),
+        ("happo", mortal(), "mappo", {"sharing": "shared"}),
+        ("haa2c", mortal(), "maa2c", {"sharing": "shared"}),
     ],
 )
-def test_trap_30_happo_of_one_turn_is_ppo_or_mappo(env, other, settings):
+def test_trap_30_of_one_turn_it_is_the_plain_one_or_its_central_form(name, env, other, settings):
     """Of one agent whose state is its observation, and of agents that share one actor."""
-    learners = {}
-    for name in (other, "happo"):
-        algorithm = build(name, env, **TINY, **settings)
+    learners = []
+    for kind in (name, other):
+        algorithm = build(kind, env, **TINY, **settings)
         loop = Loop(env, {TEAM: algorithm}, games=4, window=8, steps=1000)
-        learners[name] = run(loop, 3)[0].learners[TEAM]
-    assert_close(learners["happo"], learners[other], 1e-6)
+        learners.append(run(loop, 3)[0].learners[TEAM])
+    assert_close(*learners, 1e-6)
 
 
 def test_agents_that_share_an_actor_take_their_turn_together():

@@ -42,6 +42,7 @@ FAMILY = (
     | {name: OFF for name in PATHWISE}
 )
 OWN = {
+    "hatrpo": {"max_kl": 0.1},
     "coma": {"epsilon_steps": 5_000, "epsilon_end": 0.005},
     "owqmix": {"lr": 5e-3, "tau": 0.02},
     "pqn_qmix": {"epochs": 4},

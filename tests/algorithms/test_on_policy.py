@@ -30,6 +30,7 @@ from helpers import (
 )
 
 from shoal import plugins
+from shoal.algorithms import find
 from shoal.algorithms.coma import COMA
 from shoal.engine.loop import Loop
 from shoal.engine.play import _rivals
@@ -46,8 +47,12 @@ from shoal.nets.inputs import ID, as_input
 from shoal.nets.mlp import Mlp
 from shoal.types import Discrete, Share, Spec, View, Window
 
-MEMBERS = [(name, *rest) for name in POLICY for rest in (("mlp", "shared"), ("gru", "own"))]
-ONLY_TRACED = [(name, *rest) for name in POLICY for rest in (("mlp", "own"), ("gru", "shared"))]
+OWNING = [name for name in POLICY if "own" in find(name).sharing]
+MEMBERS = [
+    *((name, "mlp", "shared") for name in POLICY),
+    *((name, "gru", "own" if name in OWNING else "shared") for name in POLICY),
+]
+ONLY_TRACED = [(name, *rest) for name in OWNING for rest in (("mlp", "own"), ("gru", "shared"))]
 
 
 @pytest.fixture(params=MEMBERS, ids="-".join)
@@ -61,7 +66,7 @@ def member(request) -> Probe:
 def test_training_stays_finite_and_reaches_every_parameter(member):
     """Adam's first moment is zero only where no gradient ever came. COMA hides an agent's own
     action from its critic: weights of its own (`sharing=own`) that read it never get one. A mixer's
-    ReLUs may rest: `test_vdac` looks at it."""
+    ReLUs may rest: `test_vdac` looks at it. Actors without Adam (HATRPO) must have moved."""
     learner = member.state.learners[TEAM]
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((learner, member.metrics)))
     hidden = 0
@@ -73,7 +78,9 @@ def test_training_stays_finite_and_reaches_every_parameter(member):
             * member.algorithm.spec.action.size
             * member.algorithm.config.hidden
         )
-    moment = {part: opt[1].mu for part, opt in learner.opt.items()}
+    fresh = member.algorithm.init(np.random.default_rng(0)).params["actor"]
+    moment = {"actor": jax.tree.map(np.subtract, learner.params["actor"], fresh)}
+    moment |= {part: opt[1].mu for part, opt in learner.opt.items()}
     assert sum(int((leaf == 0).sum()) for leaf in jax.tree.leaves(moment["actor"])) == 0
     critic = getattr(moment["critic"], "local", moment["critic"])
     assert sum(int((leaf == 0).sum()) for leaf in jax.tree.leaves(critic)) == hidden
@@ -564,6 +571,8 @@ def test_trap_39_rewards_of_another_unit_scale_the_actors_gradient(name):
             view=view._replace(reward=np.asarray(view.reward) * np.float32(times))
         )
         slopes.append(step(learner, seen.memory._replace(window=window), seen.clock)[0]["actor"])
+    if probe(name).algorithm.config.share_torso:  # the critic's gradient reaches the torso, too
+        slopes = [slope.head for slope in slopes]
     assert_close(slopes[1], jax.tree.map(lambda x: 100 * x, slopes[0]), 1e-3)
 
 

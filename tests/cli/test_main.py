@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -276,6 +279,22 @@ def test_the_module_runs_and_starts_light():
         [sys.executable, "-m", "shoal", "fly"], capture_output=True, text=True, check=False
     )
     assert asked.returncode == 2 and asked.stderr.startswith("shoal: there is no command")
+
+
+def test_ctrl_c_does_not_interrupt_an_import(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+):
+    """Libraries written in C++ abort; in JAX's a Ctrl-C in the first second did that."""
+    imported = []
+
+    def interrupted(name: str, package: str) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        imported.append(name)
+        return import_module(name, package)
+
+    monkeypatch.setattr("shoal.cli.main.import_module", interrupted)
+    assert main.main(["list"]) == 130 and imported == [".info"]
+    assert capsys.readouterr() == ("", "shoal: stopped\n")
 
 
 def test_options_of_a_native_game_may_change_who_plays_in_a_team(tmp_path: Path) -> None:

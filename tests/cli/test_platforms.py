@@ -75,6 +75,28 @@ def test_what_stdout_cannot_write_is_left_out(encoding: str, tmp_path: Path) -> 
         assert code == 0 and "Error" not in said, said
 
 
+def test_files_are_utf_8_whatever_the_machine_writes(tmp_path: Path) -> None:
+    program = (
+        "from shoal.cli.main import main; words = sys.argv[1:];"
+        " assert main([*words, '--name', 'run', '--torso', 'gru']) == 0;"
+        " assert main(['report', 'runs']) == 0;"
+        " assert main(['export', 'runs/run', '--to', 'numpy', '--out', 'made']) == 0"
+    )
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; {program}", *TRAIN.split(), "--out", "runs"],
+        capture_output=True,
+        env=os.environ
+        | ascii_only
+        | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONIOENCODING": "utf-8"},
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "±" in (tmp_path / "runs" / "report.html").read_text("utf-8")
+    assert "…" in (tmp_path / "made" / "README.md").read_text("utf-8")
+
+
 def test_a_run_from_python_says_what_stdout_can_write(tmp_path: Path) -> None:
     program = (
         "train('ppo', 'test/identity', steps=40, games=2, window=10, minibatches=1,"

@@ -221,6 +221,7 @@ WRONG = {
     "no environment": (('train = "test/identity"\n', ""), "must have either train"),
     "a scale that is none": (("published =", "scale = [0, 1]\npublished ="), "scale of 'Easy'"),
     "a kind of score": (("[algorithms]", 'score = "top"\n[algorithms]'), "one of best, last"),
+    "help": (('train = "test/identity"', 'train = "test/identity --help"'), "leave out --help"),
     "a comma": (('"Easy"', '"Easy, hard"'), "names have letters and no comma"),
     "no protocol of one": (("[algorithms]", "evaluations = 1\n[algorithms]"), "at least 2"),
     "no TOML": (("[algorithms]", "[algorithms"), "is not TOML"),

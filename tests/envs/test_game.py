@@ -27,7 +27,7 @@ from shoal.types import Discrete, Spec, View, Window
 B = 3
 IDS = sorted(envs.GAMES)
 MATRICES = {env_id for env_id in IDS if env_id.startswith("matrix/")}
-CHANCE_FREE = MATRICES | {"test/endless"}
+CHANCE_FREE = MATRICES | {"test/endless", "test/corridor"}
 TRULY_ENDING = MATRICES | {"test/memory", "test/mortal"}
 LENGTHS = ("max_cycles", "repetitions", "length")
 FAST = {"xla_backend_optimization_level": 0}  # to compile, not to run

@@ -47,7 +47,8 @@ OTHERS = [
     if (name, torso, kind, greedy) not in QUICK
 ]
 EVERY = ("name", "torso", "kind", "greedy")
-SLOW = [pytest.param(to, marks=pytest.mark.slow) for to in ("torch", "stablehlo")]
+FRAMEWORKS = ("torch", "tensorflow")  # each is several hundred megabytes, and may be missing
+SLOW = [pytest.param(to, marks=pytest.mark.slow) for to in (*FRAMEWORKS, "stablehlo")]
 # runs the example without the packages that are named
 ALONE = """
 import sys
@@ -118,13 +119,14 @@ def test_every_policy_is_equal_in_numpy_and_onnx(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("to", FRAMEWORKS)
 @pytest.mark.parametrize(EVERY, [*QUICK, *OTHERS])
-def test_every_policy_is_equal_in_torch(
-    name: str, torso: str, kind: type, greedy: bool, tmp_path: Path
+def test_every_policy_is_equal_in_a_framework(
+    name: str, torso: str, kind: type, greedy: bool, to: str, tmp_path: Path
 ):
-    pytest.importorskip("torch")
+    pytest.importorskip(to)
     player = untrained(name, SPREAD, {"continuous_actions": kind is Box}, torso=torso)
-    written(player, "agent", "torch", tmp_path, greedy)
+    written(player, "agent", to, tmp_path, greedy)
 
 
 @pytest.mark.parametrize(
@@ -138,10 +140,10 @@ def test_stablehlo_is_equal(name: str, torso: str, tmp_path: Path):
     assert check(made, one.load(tmp_path), ()).difference < 1e-6
 
 
-@pytest.mark.parametrize("to", ["numpy", "onnx", pytest.param("torch", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("to", ["numpy", "onnx", *SLOW])
 def test_owners_sizes_last_actions_and_images(to: str, tmp_path: Path):
-    if to == "torch":
-        pytest.importorskip("torch")
+    if to in FRAMEWORKS:
+        pytest.importorskip(to)
     many = {"last_action": True, "layer_norm": True, "activation": "relu"}
     written(untrained("mappo", SPREAD, sharing="0,0,1", **many), "agent", to, tmp_path)
     written(untrained("qmix", SPREAD, sharing="own", torso="gru"), "agent", to, tmp_path)
@@ -287,8 +289,8 @@ def test_a_policy_that_differs_is_refused():
 
 @pytest.mark.parametrize("to", ["numpy", "onnx", *SLOW])
 def test_the_example_runs_without_shoal_and_jax(to: str, tmp_path: Path):
-    if to == "torch":
-        pytest.importorskip("torch")
+    if to in FRAMEWORKS:
+        pytest.importorskip(to)
     player = untrained("mappo", SPREAD, torso="gru")
     place = player.export(tmp_path / to, to=to, greedy=False).path
     refused = ["shoal", "equinox", *(["jax", "jaxlib"] if to != "stablehlo" else [])]
@@ -354,7 +356,26 @@ def test_without_its_environment_a_policy_is_checked_on_random_observations(tmp_
     assert not done.checked["agent"].played and "NotThere" in done.unplayed
 
 
+@pytest.mark.parametrize("to", ["numpy", *SLOW])
+@pytest.mark.parametrize("quotes", ['"""', '\\"""'])
+def test_a_name_in_a_strangers_run_becomes_no_code(
+    to: str, quotes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What is written is also run, to compare it; names of teams and agents are the stranger's."""
+    if to == "torch":
+        pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    sly = f"{quotes};open('mark', 'w');{quotes}".replace("'", quotes[-1])
+    spec = Spec((sly,), 3, 2, Discrete(2))
+    player = untrained("ppo", "gym:NotThere-v0", specs={sly: spec})
+    path = player.export(tmp_path / "made", to=to).path
+    assert not (tmp_path / "mark").exists()
+    assert json.loads((path / ABOUT).read_text())["team"] == sly
+
+
 def test_a_format_of_another_package_is_found_by_its_path(tmp_path: Path):
+    with pytest.raises(ShoalError, match="json:dumps is not a format: it must be a class that has"):
+        formats.find("json:dumps")
     one = formats.find("shoal.export.to_numpy:Numpy")
     made = program(untrained("mappo", SPREAD), "agent")
     one.write(made, tmp_path)

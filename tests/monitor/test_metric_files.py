@@ -16,7 +16,7 @@ from jax import Array
 from places import SUPPORT
 
 import shoal
-from shoal import envs
+from shoal import envs, files
 from shoal.cli import main
 from shoal.config.config import Config
 from shoal.engine.episodes import Episodes
@@ -249,3 +249,15 @@ def test_seeds_are_told_together(tmp_path: Path, capsys: pytest.CaptureFixture) 
     told = seeds._statistics(summaries)
     each = [one["metrics"]["right"] for one in summaries.values()]
     assert told["metrics"]["right"] == pytest.approx(np.mean(each))
+    config = json.loads((tmp_path / "group" / "seed-0" / "config.json").read_text())
+    files.write_json(tmp_path / "group" / "group.json", {"seeds": [0, 1], "config": config})
+    words = ["evaluate", str(tmp_path / "group"), "--episodes", "2", "--trust"]
+    capsys.readouterr()
+    assert main.main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    each = [run["metrics"]["right"] for run in told["runs"]]
+    assert told["means"][0]["metrics"]["right"]["mean"] == pytest.approx(np.mean(each))
+    assert main.main(words) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["seed-0", "right", f"{each[0]:.2f}"] in [line[:3] for line in shown]
+    assert f"{np.mean(each):.2f}" in next(line for line in shown if line[3:4] == ["right"])

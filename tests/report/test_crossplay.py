@@ -10,9 +10,13 @@ import pytest
 from helpers import TINY
 
 import shoal
+from shoal.cli import crossplay as cross
+from shoal.cli import evaluate
+from shoal.cli.crossplay import Crossplay
 from shoal.cli.main import main
 from shoal.errors import ShoalError
-from shoal.report.crossplay import Entrant, Rules, crossplay
+from shoal.report.crossplay import Entrant, Rules, Table, crossplay, write
+from shoal.sweep import seeds
 
 SMALL = {"games": 4, "steps": 200, "eval_episodes": 4, "evaluations": 0, "preset": False}
 RULES = Rules(episodes=8)
@@ -80,6 +84,29 @@ def test_the_command_writes_numbers_and_a_heat_map(
     plain = json.loads((tmp_path / "x" / "crossplay.json").read_text())
     assert plain["names"] == ["s0", "s1"] and np.shape(plain["returns"]["agent"]) == (2, 2)
     assert (tmp_path / "x" / "crossplay.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_name_may_look_like_a_formula(tmp_path: Path) -> None:
+    name = r"$\frac{x$"
+    write(Table(name, (name,), name, name, {name: np.zeros((1, 1))}, {}, {}), tmp_path)
+    assert (tmp_path / "crossplay.png").is_file()
+
+
+def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture) -> None:
+    """Of runs and of teams, in every table, though they may look like colours to whoever prints."""
+    name = "[red]x[/]"
+    scores = np.zeros((1, 1))
+    cross._print(Table("env", (name,), "all", "all", {name: scores}, {}, {}), Crossplay())
+    evaluate._print_table([], [evaluate.Over(name, "env", {name: [1.0]})])
+    plain = {name: 1.0}
+    about = {"mean": plain, "deviation": {name: None}, "iqm": plain, "scores": {name: plain}}
+    seeds._tell(Path("group"), about | {"finished": 1, "seeds": [0]})
+    assert capsys.readouterr().out.count(name) == 6
+
+
+def test_a_refusal_is_one_line(spread: list[Path], capsys: pytest.CaptureFixture) -> None:
+    assert main(["crossplay", str(spread[0])]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_what_cannot_play_is_refused_in_a_sentence(

@@ -185,3 +185,12 @@ def test_two_processes_do_not_train_one_run(trained: Path) -> None:
         folder.locked(trained),
     ):
         pass
+
+
+def test_a_run_that_cannot_be_written_to_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / folder.LOCK).mkdir()  # as a folder that may only be read, whoever asks
+    with (
+        pytest.raises(ShoalError, match=r"cannot be written to .*: mend that, or copy it"),
+        folder.locked(tmp_path),
+    ):
+        pass

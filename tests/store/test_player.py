@@ -230,7 +230,7 @@ def test_an_agent_that_sees_what_its_team_did_is_not_taken_from_it():
     player = untrained("mfq", "mpe/simple_spread")
     with pytest.raises(
         ShoalError,
-        match=r"mfq's agents see what their team just did: take"
+        match=r"mfq's agents need what their teammates observe, say or just did: take"
         r" team\('agent'\)",
     ):
         player.agent("agent_0")

@@ -4,6 +4,7 @@ survive."""
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import fcntl
 import multiprocessing
@@ -114,6 +115,12 @@ class Vicious(gymnasium.Env):
 
     def _lasts(self) -> None:
         atexit.register(time.sleep, 1000)
+
+    def _scribbles(self) -> None:
+        """Into everything that is open."""
+        for file in range(3, 64):
+            with contextlib.suppress(OSError):
+                os.write(file, b"{}\n")
 
     def _strays(self) -> None:
         """A child that goes on where its parent does."""

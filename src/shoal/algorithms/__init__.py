@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from .. import plugins
+from .. import plugins, zoo
 from ..errors import ShoalError, did_you_mean
 from ..types import Spec
 from .a2c import A2C
@@ -13,11 +13,17 @@ from .base import Algorithm
 from .coma import COMA
 from .ddpg import DDPG
 from .dqn import DQN
+from .facmac import FACMAC
+from .haa2c import HAA2C
 from .happo import HAPPO
+from .hasac import HASAC
+from .hatd3 import HATD3
+from .hatrpo import HATRPO
 from .maa2c import MAA2C
 from .maddpg import MADDPG
 from .mappo import MAPPO
 from .masac import MASAC
+from .mat import MAT
 from .matd3 import MATD3
 from .mfac import MFAC
 from .mfq import MFQ
@@ -31,16 +37,17 @@ from .pqn_vdn import PQNVDN
 from .qmix import QMIX
 from .qplex import QPLEX
 from .qtran import QTRAN
+from .sable import Sable
 from .sac import SAC
 from .td3 import TD3
 from .vdac import VDAC
 from .vdn import VDN
 from .wqmix import CWQMIX, OWQMIX
 
-POLICY = (A2C, MAA2C, PPO, MAPPO, HAPPO, COMA, MFAC, VDAC)
+POLICY = (A2C, MAA2C, PPO, MAPPO, HAPPO, HAA2C, HATRPO, MAT, Sable, COMA, MFAC, VDAC)
 VALUE = (DQN, VDN, QMIX, CWQMIX, OWQMIX, QPLEX, QTRAN, MFQ)
 PARALLEL = (PQN, PQNVDN, PQNQMIX)
-PATHWISE = (DDPG, MADDPG, TD3, MATD3, SAC, MASAC)
+PATHWISE = (DDPG, MADDPG, TD3, MATD3, SAC, MASAC, HATD3, HASAC, FACMAC)
 FIXED = (Random, Frozen)
 ALGORITHMS: dict[str, type[Algorithm]] = {
     kind.name: kind for kind in (*POLICY, *VALUE, *PARALLEL, *PATHWISE, *FIXED, SelfPlay)
@@ -57,7 +64,10 @@ def find(name: str) -> type[Algorithm]:
         path = plugins.path_of("algorithm", name)
         if not path:
             hint = did_you_mean(name, [*ALGORITHMS, *ALIASES, *plugins.entries("algorithm")])
-            raise ShoalError(f"there is no algorithm {name!r}{hint}: `shoal list` shows them all")
+            raise ShoalError(
+                f"there is no algorithm {name!r}{hint}: `shoal list` shows them all, also those of"
+                f" installed packages"
+            )
         kind = _checked(path, plugins.load(path))
     return kind
 
@@ -70,8 +80,11 @@ def id_of(kind: type[Algorithm]) -> str:
 def parse_algorithm(word: str) -> tuple[str, dict[str, Any]]:
     """Parse `name` or `name:argument` into the algorithm's id and its options.
 
-    The argument is the value of the algorithm's first option.
+    The argument is the value of the algorithm's first option. `zoo:name` is short for
+    `frozen:zoo:name`.
     """
+    if word.startswith(zoo.PREFIX):
+        return Frozen.name, {"run": word}
     name, colon, argument = word.partition(":")
     ours = name in ALGORITHMS or name in ALIASES or name in plugins.entries("algorithm")
     if colon and not ours:

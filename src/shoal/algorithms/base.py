@@ -31,6 +31,10 @@ MemoryT = TypeVar("MemoryT", default=Any)
 CarryT = TypeVar("CarryT", default=Any)
 
 
+PROBABILITIES = "probabilities"
+UTILITIES = "utilities"
+
+
 class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
     """One team's policy, and how it learns.
 
@@ -46,7 +50,9 @@ class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
     recurrence: ClassVar[bool] = False  # whether its torso may be recurrent
     needs_training: ClassVar[bool] = True  # whether it must train before it can play
     sees_state: bool = False
-    sees_mates: bool = False  # when acting, it sees actions of its teammates
+    central_execution: ClassVar[bool] = False  # acting takes what all agents of a team observe
+    sees_mates: bool = False  # when acting, an agent needs what its teammates observe, say or did
+    prefers: str = PROBABILITIES  # meaning of `logits`: log-probabilities or utilities
     family: ClassVar[str] = ""  # algorithms of one family can exchange nets
     inherits: ClassVar[tuple[str, ...]] = ()  # fields of the learner that a new run may start from
 
@@ -102,6 +108,11 @@ class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
         or utilities; None where there is no such thing."""
         return None
 
+    def values(self, learner: LearnerT, view: View, carry: CarryT, clock: Clock) -> Array | None:
+        """`[B,N]` the return that each agent's greedy play promises from here on; None where this
+        cannot be told from a view, or the learner holds only what acts."""
+        return None
+
     def acting(self, learner: LearnerT) -> LearnerT:
         """The learner reduced to what acting needs, for copies of it."""
         return learner
@@ -119,6 +130,12 @@ class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
     ) -> tuple[LearnerT, MemoryT, Metrics]:
         """Update the learner from the memory."""
         raise NotImplementedError
+
+    def observe(
+        self, learner: LearnerT, window: Window, key: Array, clock: Clock
+    ) -> tuple[LearnerT, Metrics]:
+        """Read the window just played, after learning, as curiosity does."""
+        return learner, {}
 
     def meet(
         self, learner: LearnerT, learners: dict[str, Any], results: Results

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from typing_extensions import TypeVar
@@ -13,7 +12,8 @@ from typing_extensions import TypeVar
 from ..errors import ShoalError
 from ..learning.optim import adam, annealed, descend
 from ..learning.returns import counted, left, settle
-from ..nets import torsos
+from ..learning.trees import at
+from ..nets import curiosity, torsos
 from ..nets.conv import Cnn, ConvEncoder
 from ..nets.inputs import (
     ID,
@@ -24,12 +24,14 @@ from ..nets.inputs import (
     Context,
     InputPart,
     as_input,
+    heard,
     width,
 )
 from ..nets.layers import Rng, owners
 from ..nets.mlp import Style
-from ..types import Clock, Spec, View
-from .base import Algorithm, LearnerT, MemoryT, Metrics, at_most, fraction, positive
+from ..types import Clock, Spec, View, Window
+from .base import Algorithm, LearnerT, MemoryT, Metrics, at_most, fraction, not_negative, positive
+from .curiosity import PART, Drive, Motive
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,14 @@ class NetConfig:
     """What each agent learns from: its own reward, or the team's pooled by mean or sum."""
     torso: str = "mlp"
     """mlp is feed-forward; gru is recurrent, its last hidden layer a GRU behind at least one that
-    is dense; <module>:<class> is one's own."""
+    is dense; commnet, ic3net, tarmac and transformer let agents hear each other; <module>:<class>
+    is one's own."""
+    rounds: int = 1
+    """Torsos that communicate: rounds of messages at each instant."""
+    near: float = 0.0
+    """Torsos that communicate: agents hear those at most so far away; 0 is everybody."""
+    position: str = ""
+    """With near: which numbers of its observation are an agent's place, such as 2,3."""
     hidden: int = 64
     """Units per layer."""
     layers: int = 2
@@ -65,21 +74,54 @@ class NetConfig:
     """Tell agents that share parameters apart by a one-hot number."""
     last_action: bool = False
     """Show the agents their previous action."""
+    curiosity: str = ""
+    """Bonus for what is new: rnd, icm, or <module>:<class> of one's own; empty for none."""
+    curiosity_weight: float = 0.1
+    """Weight of the bonus beside the reward, at the start."""
+    curiosity_decay: float = 0.0
+    """Share of that weight that is lost by the end of the run, linearly."""
 
     def __post_init__(self) -> None:
-        positive(self, "lr", "max_grad_norm", "hidden", "layers")
-        at_most(self, 100, "layers")
-        fraction(self, "gamma")
+        positive(self, "lr", "max_grad_norm", "hidden", "layers", "rounds")
+        at_most(self, 100, "layers", "rounds")
+        fraction(self, "gamma", "curiosity_decay")
+        not_negative(self, "curiosity_weight", "near")
         convolutions(self.channels)
-        torsos.find(self.torso)
+        _check_near(self)
+        if self.curiosity:
+            curiosity.find(self.curiosity)
 
 
 def convolutions(channels: str) -> tuple[int, ...]:
     """Parse the channels of each convolution."""
-    words = channels.split(",") if channels else []
-    if not all(word.strip().isdecimal() and len(word) < 9 and int(word) > 0 for word in words):
+    counts = _numbers("channels", channels, "16,32")
+    if 0 in counts:
         raise ShoalError(f"channels must be whole numbers such as 16,32, not {channels!r:.80}")
+    return counts
+
+
+def _numbers(option: str, value: str, example: str) -> tuple[int, ...]:
+    """Parse whole numbers separated by commas."""
+    words = value.split(",") if value else []
+    if not all(word.strip().isdecimal() and len(word) < 9 for word in words):
+        raise ShoalError(f"{option} must be whole numbers such as {example}, not {value!r:.80}")
     return tuple(map(int, words))
+
+
+def _check_near(config: NetConfig) -> None:
+    """Refuse a distance of hearing that means nothing."""
+    communicates = torsos.alone(config.torso)
+    place = _numbers("position", config.position, "2,3")
+    if config.near and not communicates:
+        raise ShoalError(
+            f"near is for torsos that communicate, and {config.torso} does not: set near to 0 or"
+            " torso to commnet"
+        )
+    if config.near and not place:
+        raise ShoalError(
+            "near needs to know where agents are: set position to the numbers of an observation"
+            " that say so, such as 2,3"
+        )
 
 
 # a torso's carry: any pytree, every leaf [B,…]
@@ -110,13 +152,30 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         self.owner = owners(config.sharing, spec)
         self.alike = len(set(self.owner)) < spec.n  # some agents share parameters
         self.told_apart = config.agent_id and self.alike
+        # what nets read to communicate, beside their other inputs
+        self.heard: tuple[InputPart, ...] = ()
+        if torsos.alone(config.torso):
+            self.heard = (heard(config.near, self._place()),)
         parts = (
             OBS,
             *((LAST_ACTION,) if config.last_action else ()),
             *((ID,) if self.told_apart else ()),
+            *self.heard,
         )
         self.inputs: dict[str, tuple[InputPart, ...]] = {"actor": parts}  # by part of the learner
         self.tx = adam(config.max_grad_norm)
+        self.drive: Drive | None = None  # curiosity, if there is any
+        if config.curiosity and config.curiosity_weight:
+            self.inputs[PART] = (OBS,)
+            self.drive = Drive(
+                config.curiosity,
+                spec,
+                self.owner,
+                config.hidden,
+                config.lr,
+                config.gamma,
+                config.max_grad_norm,
+            )
 
     def _check_declared(self, config: NetConfig) -> None:
         """Raise an error for settings that the class does not declare to support."""
@@ -129,17 +188,33 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         if self.recurrent and not self.recurrence:
             raise ShoalError(f"{self.name} cannot be recurrent: set torso to mlp")
 
+    def _place(self) -> tuple[int, ...]:
+        """The numbers of an observation that are an agent's place."""
+        place = _numbers("position", self.config.position, "2,3")
+        if place and max(place) >= self.spec.obs:
+            raise ShoalError(
+                f"position {self.config.position!r} lies outside this game's observations of"
+                f" {self.spec.obs} numbers, counted from 0: change position"
+            )
+        return place
+
     @property
     def sees_state(self) -> bool:
         return any(STATE in parts for parts in self.inputs.values())
 
     @property
     def sees_mates(self) -> bool:
-        return MEAN_ACTION in self.inputs["actor"]
+        central = self.central_execution or bool(self.heard)
+        return central or MEAN_ACTION in self.inputs["actor"]
+
+    @classmethod
+    def remembers(cls, config: NetConfig) -> bool:
+        """Whether the nets of such a config carry anything from instant to instant."""
+        return torsos.find(config.torso).recurrent
 
     @property
     def recurrent(self) -> bool:
-        return torsos.find(self.config.torso).recurrent
+        return self.remembers(self.config)
 
     @property
     def keeps_last(self) -> bool:
@@ -171,8 +246,13 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
                 rng, owner, self.spec.pixels, convolutions(c.channels), c.activation
             )
             ins += encoder.size - self.spec.obs
-        inner = torsos.find(kind or c.torso)(
-            rng, owner, ins, c.hidden, c.layers, Style(c.activation, c.layer_norm)
+        kind = kind or c.torso
+        hears = set(self.heard) <= set(parts)
+        if torsos.alone(kind) and not hears:
+            kind = torsos.alone(kind)
+        rounds = {"rounds": c.rounds} if torsos.alone(kind) else {}
+        inner = torsos.find(kind)(
+            rng, owner, ins, c.hidden, c.layers, Style(c.activation, c.layer_norm), **rounds
         )
         return Cnn(encoder, inner, parts.index(OBS)) if encoder else inner
 
@@ -183,9 +263,8 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
 
     def context(self, view: View, carry: Carry) -> Context:
         """The context of one instant, for acting."""
-        return jax.tree.map(
-            lambda x: x[None], Context(self.seen(view), carry.last * ~view.first[:, None, None])
-        )
+        last = carry.last * ~view.first[:, None, None]
+        return at(Context(self.seen(view), last, acts=view.alive), None)
 
     def seen(self, view: View) -> View:
         """A view as nets read it.
@@ -208,6 +287,37 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
             return jnp.zeros((*view.alive.shape, 0))
         previous = jnp.concatenate([before, as_input(action, self.spec)])
         return previous * ~view.first[..., None, None]
+
+    # -- curiosity ---------------------------------------------------------------------------------
+
+    def init_curiosity(self, rng: Rng) -> Motive | tuple[()]:
+        """The learner's model of curiosity; empty if it has none."""
+        if self.drive is None:
+            return ()
+        return self.drive.init(rng, lambda: self.torso(rng, PART, "mlp"))
+
+    def motivated(self, learner: Any, window: Window, clock: Clock) -> Window:
+        """A window whose rewards include the bonus, for returns; unchanged without curiosity."""
+        if self.drive is None:
+            return window
+        bonus = self.drive.bonus(learner.curiosity, window) * self.curiosity_weight(clock)
+        reward = window.view.reward.at[1:].add(bonus)
+        return window._replace(view=window.view._replace(reward=reward))
+
+    def curiosity_weight(self, clock: Clock) -> Array:
+        c = self.config
+        return c.curiosity_weight * (1 - c.curiosity_decay * jnp.minimum(clock.progress, 1.0))
+
+    def observe(
+        self, learner: LearnerT, window: Window, key: Array, clock: Clock
+    ) -> tuple[LearnerT, Metrics]:
+        """Let curiosity learn from the window."""
+        if self.drive is None:
+            return learner, {}
+        whole: Any = learner  # a NamedTuple
+        motive, metrics = self.drive.learn(whole.curiosity, window, key)
+        weight = {"curiosity_weight": self.curiosity_weight(clock)}
+        return whole._replace(curiosity=motive), metrics | weight
 
     # -- learning ----------------------------------------------------------------------------------
 
@@ -239,3 +349,8 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         }
         params, opt, norms = descend(self.tx, learner.params, learner.opt, grads, rates)
         return learner._replace(params=params, opt=opt), norms
+
+
+def expected(out: Array, policy: Any) -> Array:
+    """What a critic's outputs `[…,1 or A]` promise under a policy."""
+    return out[..., 0] if out.shape[-1] == 1 else (jnp.exp(policy.log_probs) * out).sum(-1)

@@ -79,6 +79,7 @@ class Learner(NamedTuple):
     target: dict[str, Any]  # target networks, by part
     opt: dict[str, Any]
     updates: Array  # [] int32 gradient steps so far
+    curiosity: Any = ()  # a `Motive`, where there is one
 
 
 class Batch(NamedTuple):
@@ -160,7 +161,8 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
     def init(self, rng: Rng) -> Learner:
         params = self.nets(rng)
         opt = {part: self.tx.init(net) for part, net in params.items()}
-        return Learner(params, jax.tree.map(jnp.copy, self.follows(params)), opt, jnp.int32(0))
+        target = jax.tree.map(jnp.copy, self.follows(params))
+        return Learner(params, target, opt, jnp.int32(0), self.init_curiosity(rng))
 
     # -- memory ------------------------------------------------------------------------------------
 
@@ -215,7 +217,8 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
         count = c.batch // jax.lax.axis_size(AXIS)
         drawn = memory.draw(key_draw, count, c.length, self.sees_rivals, beta)
         drawn = drawn._replace(
-            importance=drawn.importance * (drawn.largest / largest(drawn.largest))
+            window=self.motivated(learner, drawn.window, clock),
+            importance=drawn.importance * (drawn.largest / largest(drawn.largest)),
         )
         learner, metrics, surprise = self.improve(learner, self.batch(drawn), key, clock)
         return (learner, memory.rank(drawn, surprise**c.priority).priority), metrics

@@ -28,7 +28,7 @@ from ..nets.inputs import ID, OBS, STATE, Context, InputPart, as_input, gather
 from ..nets.layers import Dense, Rng
 from ..types import Clock, Decision, Share, Spec, View, Window
 from .base import Metrics, not_negative
-from .networked import Carry, Hidden
+from .networked import Carry, Hidden, expected
 from .windowed import Windowed, WindowedConfig
 
 
@@ -61,6 +61,7 @@ class Learner(NamedTuple):
     target: Any  # a target critic, where the member has one
     opt: dict[str, Any]
     scale: ReturnNormaliser
+    curiosity: Any = ()  # a `Motive`, where there is one
 
 
 OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig, default=OnPolicyConfig)
@@ -82,10 +83,15 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         self.inputs["critic"] = tuple(
             part for part in self.critic_sees if part is not ID or own_value
         )
-        if config.share_torso and self.inputs["critic"] != self.inputs["actor"]:
-            raise ShoalError(
-                f"{self.name}'s critic sees other inputs than its actor: set share_torso to False"
-            )
+        if OBS in self.critic_sees and not central:
+            self.inputs["critic"] += self.heard
+        if config.share_torso:
+            if not {*self.inputs["critic"]} <= {*self.inputs["actor"]}:
+                raise ShoalError(
+                    f"{self.name}'s critic sees other inputs than its actor: set share_torso to"
+                    " False"
+                )
+            self.inputs["critic"] = self.inputs["actor"]
         one = self.inputs["critic"] == (STATE,) and max(self.critic_owner) == 0
         self.critic_rows = 1 if one else spec.n
 
@@ -100,16 +106,25 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
     # -- nets --------------------------------------------------------------------------------------
 
     def init(self, rng: Rng) -> Learner:
-        c = self.config
-        actor = Actor(
-            self.torso(rng, "actor"), policy_head(rng, self.owner, c.hidden, self.spec, c.squash)
-        )
-        params: dict[str, Any] = {"actor": actor, "critic": self.init_critic(rng)}
+        params: dict[str, Any] = {"actor": self.init_actor(rng), "critic": self.init_critic(rng)}
         opt = {part: self.tx.init(net) for part, net in params.items()}
         scale = ReturnNormaliser(jnp.zeros(()), jnp.ones(()), jnp.zeros(()))
-        return Learner(params, self.init_target(params["critic"]), opt, scale)
+        return Learner(
+            params,
+            self.init_target(params["critic"]),
+            opt,
+            scale,
+            self.init_curiosity(rng),
+        )
+
+    def init_actor(self, rng: Rng) -> Any:
+        """The net that acts: a torso and a head, as `Actor`."""
+        c = self.config
+        torso = self.torso(rng, "actor")
+        return Actor(torso, policy_head(rng, self.owner, c.hidden, self.spec, c.squash))
 
     def init_critic(self, rng: Rng) -> Any:
+        """The net that predicts returns, as `Critic`."""
         owner = self.critic_owner
         torso = (
             IdentityTorso() if self.config.share_torso else self.torso(rng, "critic", owner=owner)
@@ -142,6 +157,28 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         dist, _, _ = self.decide(actor, context, carry.hidden, clock, unused, greedy=True)
         return dist.log_probs[0] if isinstance(dist, Categorical) else None
 
+    def values(self, learner: Learner, view: View, carry: Carry, clock: Clock) -> Array | None:
+        critic = learner.params.get("critic")
+        if critic is None:
+            return None
+        own = critic.torso.carry(view.first.shape[0], self.critic_rows)
+        if any(leaf.size for leaf in jax.tree.leaves(own)):  # it remembers what no view holds
+            return None
+        actor = learner.params["actor"]
+        context = self.context(view, carry)
+        unused = jax.random.key(0)
+        dist, raw, _ = self.decide(actor, context, carry.hidden, clock, unused, greedy=True)
+        action = self.acted(as_input(dist.action(raw), self.spec), context.view)
+        context = context._replace(action=action)
+        features = None
+        if self.config.share_torso:
+            _, features, _ = self.policy(actor, context, carry.hidden, clock)
+        out, _ = self.critic(critic, context, own, features)
+        values = expected(out, dist)[0]
+        if self.config.normalise_value:
+            values = learner.scale.up(values)
+        return jnp.broadcast_to(values, view.alive.shape)
+
     def decide(
         self, actor: Actor, context: Context, carry: Hidden, clock: Clock, key: Array, greedy: bool
     ) -> tuple[Any, Array, Hidden]:
@@ -173,6 +210,7 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         self, learner: Learner, memory: Rollout, key: Array, clock: Clock
     ) -> tuple[Learner, Rollout, Metrics]:
         key_regress, key_study, key_rows = jax.random.split(key, 3)
+        memory = memory._replace(window=self.motivated(learner, memory.window, clock))
         learner, batch, carry = self.prepare(learner, memory, key_regress, clock)
         if not self.recurrent:
             batch = fold_time(batch, "actor_carry", "critic_carry")
@@ -183,7 +221,7 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
     def improve(
         self, learner: Learner, batch: Batch, key: Array, clock: Clock
     ) -> tuple[Learner, Metrics]:
-        """Gradient steps on the window; override this for agents that learn one after another."""
+        """Gradient steps on the window; agents that learn one after another do it in turn."""
         c = self.config
         parts = ("actor", "critic")
         return self.passes(self.losses, parts, learner, batch, key, clock, c.epochs, c.minibatches)
@@ -292,6 +330,14 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
     def actor_loss(self, dist: Any, batch: Batch) -> tuple[Array, Metrics]:
         """−log π · A."""
         return -(dist.log_prob(batch.record.raw) * batch.advantage * batch.weight).sum(), {}
+
+    def log_ratio(self, dist: Any, batch: Batch) -> Array:
+        """`[T,B,N]` log ratio of new to acting probability of each action taken.
+
+        0 where the weight is 0: a dead agent's ratio may be infinite, and inf · 0 is NaN.
+        """
+        log_ratio = dist.log_prob(batch.record.raw) - batch.record.log_prob
+        return jnp.where(batch.weight > 0, log_ratio, 0.0)
 
     def critic_loss(self, value: Array, learner: Learner, batch: Batch) -> Array:
         """Squared error of the values, in the critic's own unit."""

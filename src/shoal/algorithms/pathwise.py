@@ -36,7 +36,7 @@ from ..nets.layers import Dense, Rng, owners
 from ..nets.mlp import Mlp, Parts, Style
 from ..types import Clock, Decision, Discrete, Spec, View
 from .base import Metrics, not_negative
-from .networked import Carry, Hidden
+from .networked import Carry, Hidden, expected
 from .off_policy import Batch, Learner, OffPolicy, OffPolicyConfig, gradients, surprise
 
 
@@ -145,7 +145,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         """Features -> policy."""
         raise NotImplementedError
 
-    def critic(self, rng: Rng) -> Critic:
+    def critic(self, rng: Rng) -> Any:
         """A critic; recurrent only if it does not see the state."""
         c = self.config
         owner = self.critic_owner
@@ -182,6 +182,16 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         context = self.context(view, carry)
         policy, _ = self.policy(learner.params["actor"], context, carry.hidden)
         return policy.log_probs[0] if isinstance(self.spec.action, Discrete) else None
+
+    def values(self, learner: Learner, view: View, carry: Carry, clock: Clock) -> Array | None:
+        critics = learner.params.get("critic")
+        if critics is None or self.sees_rivals or critics[0].memory is not None:
+            return None
+        context = self.context(view, carry)
+        policy, _ = self.policy(learner.params["actor"], context, carry.hidden)
+        context = context._replace(action=self.acted(self.greedy(policy), context.view))
+        qs = [expected(q, policy)[0] for q in self.q(critics, context)]
+        return jnp.broadcast_to(jnp.stack(qs).min(0), view.alive.shape)
 
     def policy(self, actor: Actor, context: Context, carry: Hidden) -> tuple[Any, Hidden]:
         """The policy at every instant of a context, and the carry after the last."""
@@ -284,7 +294,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
             action=self.acted(as_input(batch.window.action, self.spec), context.view), rivals=rivals
         )
 
-    def q(self, critics: tuple[Critic, ...], context: Context) -> list[Array]:
+    def q(self, critics: tuple[Any, ...], context: Context) -> list[Array]:
         """Q `[T,B,N or 1,outs]` of each critic."""
         seen, actions = (
             gather(self.inputs[part], context, self.spec) for part in ("critic", "action")

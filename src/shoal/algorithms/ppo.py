@@ -47,14 +47,6 @@ class PPO(OnPolicy[PPOConfig]):
         }
         return -(gain * batch.weight).sum(), metrics
 
-    def log_ratio(self, dist: Any, batch: Batch) -> Array:
-        """`[T,B,N]` log ratio of new to acting probability of each action taken.
-
-        0 where the weight is 0: a dead agent's ratio may be infinite, and inf · 0 is NaN.
-        """
-        log_ratio = dist.log_prob(batch.record.raw) - batch.record.log_prob
-        return jnp.where(batch.weight > 0, log_ratio, 0.0)
-
     def critic_loss(self, value: Array, learner: Learner, batch: Batch) -> Array:
         clip = self.config.clip_value
         if not clip:

@@ -40,6 +40,7 @@ class Learner(NamedTuple):
 
     params: dict[str, Any]
     opt: dict[str, Any]
+    curiosity: Any = ()  # a `Motive`, where there is one
 
 
 PQNConfigT = TypeVar("PQNConfigT", bound=PQNConfig, default=PQNConfig)
@@ -53,7 +54,8 @@ class PQN(Utilities[PQNConfigT, Learner, Rollout], Windowed[PQNConfigT, Learner]
 
     def init(self, rng: Rng) -> Learner:
         params = self.nets(rng)
-        return Learner(params, {part: self.tx.init(net) for part, net in params.items()})
+        opt = {part: self.tx.init(net) for part, net in params.items()}
+        return Learner(params, opt, self.init_curiosity(rng))
 
     def memory(self, learner: Learner, share: Share) -> Rollout:
         return Rollout(())
@@ -62,7 +64,7 @@ class PQN(Utilities[PQNConfigT, Learner, Rollout], Windowed[PQNConfigT, Learner]
         self, learner: Learner, memory: Rollout, key: Array, clock: Clock
     ) -> tuple[Learner, Rollout, Metrics]:
         c = self.config
-        batch = self.prepare(learner, memory.window)
+        batch = self.prepare(learner, self.motivated(learner, memory.window, clock))
         if not self.recurrent:
             batch = fold_time(batch, "carry")
         parts = tuple(learner.params)

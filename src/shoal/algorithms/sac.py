@@ -118,8 +118,12 @@ class SAC(Pathwise[SACConfig]):
         """
         policy, raw = self.drawn(learner, context, key)
         entropy = policy.entropy() if self.discrete else -policy.log_prob(raw)
-        bonus = jnp.exp(learner.params["alpha"]) * entropy * context.view.alive
+        bonus = jnp.exp(self.log_alpha(learner.params)) * entropy * context.view.alive
         return bonus.sum(-1, keepdims=True) if self.team_critic else bonus
+
+    def log_alpha(self, params: dict[str, Any]) -> Array:
+        """`[]` log of the temperature, or `[N]` each agent's."""
+        return params["alpha"]
 
     def drawn(self, learner: Learner, context: Context, key: Array) -> tuple[Any, Array]:
         """The current policy at every instant, and a sample from it."""
@@ -138,27 +142,26 @@ class SAC(Pathwise[SACConfig]):
         actor = params["actor"]
         weight = batch.actor_weight
         policy, _ = self.policy(actor, context, self.start(actor.torso, context))
-        alpha = jnp.exp(jax.lax.stop_gradient(params["alpha"]))
+        log_alpha = self.log_alpha(params)
+        alpha = jnp.exp(jax.lax.stop_gradient(log_alpha))
         critics = learner.params["critic"]
+        raw = policy.sample(key)
+        tried = self.with_own_actions(context, self.unit(policy, raw))
+        q = jnp.stack(self.q(critics, tried)).min(0)
         if self.discrete:
-            q = jnp.stack(self.q(critics, context)).min(0)
-            loss = (jnp.exp(policy.log_probs) * (alpha * policy.log_probs - q)).sum(-1)
+            loss = (jnp.exp(policy.log_probs) * (alpha[..., None] * policy.log_probs - q)).sum(-1)
             entropy = policy.entropy()
             aim = self.config.entropy * jnp.log(context.view.legal.sum(-1).clip(1))
         else:
-            raw = policy.sample(key)
-            q = jnp.stack(
-                self.q(critics, self.with_own_actions(context, self.unit(policy, raw)))
-            ).min(0)[..., 0]
             log_prob = policy.log_prob(raw)
-            loss = alpha * log_prob - q
+            loss = alpha * log_prob - q[..., 0]
             entropy = -log_prob
             aim = self.config.entropy_per_dimension * policy.used.sum(-1)
         actor_loss = (loss * weight).sum()
-        gap = (jax.lax.stop_gradient(entropy - aim) * weight).sum()
+        gap = jax.lax.stop_gradient(entropy - aim) * weight
         metrics = {
             "actor_loss": actor_loss,
             "entropy": (entropy * weight).sum(),
-            "alpha": alpha * weight.sum(),
+            "alpha": (alpha * weight).sum(),
         }
-        return actor_loss + params["alpha"] * gap, (metrics, jnp.zeros(()))
+        return actor_loss + (log_alpha * gap).sum(), (metrics, jnp.zeros(()))

@@ -21,7 +21,7 @@ from ..nets.inputs import Context, InputPart, as_input, gather
 from ..nets.layers import Dense, Rng
 from ..nets.mlp import Parts
 from ..types import Clock, Decision, Discrete, Spec, View
-from .base import LearnerT, MemoryT, Metrics, fraction, positive
+from .base import UTILITIES, LearnerT, MemoryT, Metrics, fraction, positive
 from .networked import Carry, Hidden, NetConfig, Networked
 
 
@@ -75,7 +75,7 @@ class Utilities(Networked[UtilityConfigT, LearnerT, MemoryT]):
 
     acts = "agents"
     family = "value"
-
+    prefers = UTILITIES
     spaces = (Discrete,)
     mixes: ClassVar[bool] = False  # whether utilities are mixed into one value of the team
     mixer_sees: ClassVar[tuple[InputPart, ...]] = ()  # its inputs beside the utilities
@@ -119,6 +119,10 @@ class Utilities(Networked[UtilityConfigT, LearnerT, MemoryT]):
     def logits(self, learner: Any, view: View, carry: Carry, clock: Clock) -> Array:
         context = self.context(view, carry)
         return self.utilities(learner.params["agents"], context, carry.hidden)[0][0]
+
+    def values(self, learner: Any, view: View, carry: Carry, clock: Clock) -> Array:
+        q = self.logits(learner, view, carry, clock)
+        return pick(q, best_action(q, view.legal))
 
     def explore(self, key: Array, q: Array, legal: Array, clock: Clock) -> Array:
         """Actions to take in training."""

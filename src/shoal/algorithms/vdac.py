@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-import equinox as eqx
 from jax import Array
 
-from ..nets.actor_critic import Critic
 from ..nets.inputs import STATE, Context
 from ..nets.layers import Rng
-from ..nets.mixers import Monotone
+from ..nets.mixers import Mixed, Monotone
 from ..types import Spec
 from .base import positive
 from .networked import Hidden
@@ -35,21 +33,6 @@ class VDACConfig(OnPolicyConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         positive(self, "embedding", "hyper")
-
-
-class Mixed(eqx.Module):
-    """Each agent's critic, and the mixer of their values."""
-
-    local: Critic
-    mixer: Monotone | None  # None: the sum
-
-    @property
-    def torso(self) -> Any:
-        return self.local.torso
-
-    def team(self, values: Array, state: Array) -> Array:
-        """Mix values `[T,B,N]`, given the state `[T,B,S]`, into `[T,B,1]`."""
-        return values.sum(-1, keepdims=True) if self.mixer is None else self.mixer(values, state)
 
 
 class VDAC(OnPolicy[VDACConfig]):

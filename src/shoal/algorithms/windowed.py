@@ -16,7 +16,6 @@ from ..errors import ShoalError
 from ..learning.memory import Rollout
 from ..learning.minibatches import shuffled_rows
 from ..learning.reduce import total
-from ..nets import torsos
 from ..nets.inputs import Context
 from ..types import Clock, Fit, Share, TeamProtocol, Window
 from .base import LearnerT, Metrics, divisor, fraction, positive
@@ -52,7 +51,7 @@ class Windowed(Networked[WindowedConfigT, LearnerT, Rollout]):
     @classmethod
     def _rows(cls, config: WindowedConfig, share: Share) -> tuple[int, str]:
         """The number of rows that minibatches split, and the name of a row."""
-        if torsos.find(config.torso).recurrent:
+        if cls.remembers(config):
             return share.games, "games"
         return share.games * share.window, "rows (games x window)"
 

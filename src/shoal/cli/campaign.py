@@ -53,36 +53,36 @@ class Campaign:
 
     def __post_init__(self) -> None:
         if self.at_once < 0:
-            raise ShoalError(f"at_once must not be negative, not {self.at_once}")
+            raise ShoalError(f"at_once must not be negative, not {self.at_once!r}")
         check_cluster(self.cluster)
 
 
 def campaign(args: list[str], trust: Trusting) -> int:
     """Train what is not finished yet, then report."""
     setup()
-    how, names, options = _own(args)
-    folder, plan = _planned(how, names, options, trust.files)
-    plan = planning.checked(plan, how.metric)
+    settings, names, options = _own(args)
+    folder, plan = _planned(settings, names, options, trust.files)
+    plan = planning.checked(plan, settings.metric)
     planning.save(plan, folder)
     jobs = plan.jobs(folder)
     done = sum(runs.finished(job.path) for job in jobs)
     print(f"campaign of {len(jobs)} runs in {folder}, {done} of them finished already", flush=True)
     share(folder)
     with runs.locked(folder):
-        outcomes = scheduler.work(jobs, _at_once(how, plan), cluster=how.cluster)
+        outcomes = scheduler.work(jobs, _at_once(settings, plan), cluster=settings.cluster)
     if any(outcome.state == progress.STOPPED for outcome in outcomes.values()):
         flag = max(needed(pair.config) for pair in plan.pairs)
         print(f"stopped: `shoal campaign {word_of(folder)}{flag}` goes on", flush=True)
         return 130
-    code = publish(of_campaign(folder, plan, how.metric), folder)
+    code = publish(of_campaign(folder, plan, settings.metric), folder)
     share(folder)
     return code
 
 
-def _at_once(how: Campaign, plan: Plan) -> int:
+def _at_once(settings: Campaign, plan: Plan) -> int:
     """Number of runs at once: on this machine, each needs a core for each of its devices."""
-    if how.at_once or how.cluster != LOCAL:
-        return how.at_once
+    if settings.at_once or settings.cluster != LOCAL:
+        return settings.at_once
     devices = max(pair.config["settings"]["devices"] for pair in plan.pairs)
     return max(len(usable()) // max(devices, 1), 1)
 
@@ -109,7 +109,7 @@ def _own(args: list[str]) -> tuple[Campaign, list[str], list[str]]:
 
 
 def _planned(
-    how: Campaign, names: list[str], options: list[str], trust: Trust = NOTHING
+    settings: Campaign, names: list[str], options: list[str], trust: Trust = NOTHING
 ) -> tuple[Path, Plan]:
     """The campaign's folder, and its runs: those asked for and those in the folder."""
     if len(names) > 2:
@@ -122,8 +122,8 @@ def _planned(
             f"say what to train on what: {CAMPAIGN}, or shoal campaign <folder or .toml file>"
         )
     if len(names) == 1 and (Path(names[0]) / planning.FILE).exists():
-        if options or how != replace(
-            Campaign(), at_once=how.at_once, metric=how.metric, cluster=how.cluster
+        if options or settings != replace(
+            Campaign(), at_once=settings.at_once, metric=settings.metric, cluster=settings.cluster
         ):
             raise ShoalError(
                 f"{names[0]} says all itself: shoal campaign {names[0]}, and"
@@ -135,9 +135,9 @@ def _planned(
             f"{names[0]} is neither a campaign's folder nor a .toml file: say {CAMPAIGN}"
         )
     if len(names) == 1:
-        folder, plan = _from_file(how, Path(names[0]), options, trust)
+        folder, plan = _from_file(settings, Path(names[0]), options, trust)
     else:
-        folder, plan = _from_words(how, names, options, trust)
+        folder, plan = _from_words(settings, names, options, trust)
     if (folder / planning.FILE).exists():
         return folder, plan.merged(
             planning.load(folder, trust, {pair.key for pair in plan.pairs}), folder
@@ -148,21 +148,25 @@ def _planned(
 
 
 def _from_words(
-    how: Campaign, names: list[str], options: list[str], trust: Trust
+    settings: Campaign, names: list[str], options: list[str], trust: Trust
 ) -> tuple[Path, Plan]:
-    if not how.out:
+    if not settings.out:
         raise ShoalError("say where the campaign goes: --out campaigns/first")
     algorithms, envs = map(planning.listed, names)
-    return local(how.out), planning.made(
-        algorithms, envs, planning.numbers(how.seeds), options, EVERYTHING, trust
+    return local(settings.out), planning.made(
+        algorithms, envs, planning.numbers(settings.seeds), options, EVERYTHING, trust
     )
 
 
-def _from_file(how: Campaign, path: Path, options: list[str], trust: Trust) -> tuple[Path, Plan]:
+def _from_file(
+    settings: Campaign, path: Path, options: list[str], trust: Trust
+) -> tuple[Path, Plan]:
     """Plan the campaign in a file; options on the command line override those of the file."""
     content = planning.read_toml(path)
-    out = how.out or content.get("out") or str(path.with_suffix(""))
-    seeds = content.get("seeds", how.seeds) if how.seeds == Campaign.seeds else how.seeds
+    out = settings.out or content.get("out") or str(path.with_suffix(""))
+    seeds = (
+        content.get("seeds", settings.seeds) if settings.seeds == Campaign.seeds else settings.seeds
+    )
     words = [*content["options"], *options]
     plan = planning.made(
         content["algorithms"], content["envs"], planning.numbers(seeds), words, trust, trust

@@ -1,4 +1,5 @@
-"""Entry point of the child process of one run; `sweep/runner.py` starts it."""
+"""Entry point of a child process: of one run (`sweep/runner.py`), or of several that train one
+together (`run/launch.py`)."""
 
 from __future__ import annotations
 
@@ -9,16 +10,18 @@ from typing import Any
 
 from ..config.trust import Trust
 from ..envs.host.guard import die_with
-from .main import main as run
+from .main import entry
 
 
-def main(about: dict[str, Any], words: list[str]) -> int:
-    """Run `shoal` with these words on the given cores, or all; end when the parent process ends."""
+def main(about: dict[str, Any], words: list[str]) -> None:
+    """Run `shoal` with these words on the given cores, or all; end when the parent process ends.
+
+    Without `trust`, the words are what the user typed."""
     die_with(about["parent"])
     if hasattr(os, "sched_setaffinity") and about["cores"]:
         os.sched_setaffinity(0, about["cores"])
-    return run(words, Trust(named=frozenset(about["trust"])))
+    entry(words, Trust(named=frozenset(about["trust"])) if "trust" in about else None)
 
 
 if __name__ == "__main__":
-    sys.exit(main(json.loads(sys.argv[1]), sys.argv[2:]))
+    main(json.loads(sys.argv[1]), sys.argv[2:])

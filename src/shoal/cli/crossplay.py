@@ -59,7 +59,8 @@ def command(args: list[str], trust: Trusting) -> int:
         )
         for run in runs
     ]
-    with Progress(transient=True, console=Console(stderr=True)) as progress:
+    shown = Console(stderr=True)
+    with Progress(transient=True, console=shown, disable=not shown.is_terminal) as progress:
         bar = progress.add_task("pairs")
         table = crossplay(
             entrants,
@@ -89,7 +90,7 @@ def _runs(folder: Path) -> list[Path]:
 
 
 def _print(table: Table, options: Crossplay) -> None:
-    console = Console()
+    console = Console(markup=False)
     print(f"{table.env}: rows play {table.rows}, columns {table.columns}")
     for team, returns in table.returns.items():
         played = f"{options.episodes} {options.actions} episodes"

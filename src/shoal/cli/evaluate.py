@@ -191,20 +191,24 @@ class Over(NamedTuple):
     algorithm: str
     env: str
     returns: dict[str, list[float]]  # by team, one per run
+    metrics: dict[str, list[float]]  # by metric of the environment, one per run
 
-    def statistics(self, team: str) -> dict[str, float | None]:
-        scores = np.array(self.returns[team])
-        spread = float(scores.std(ddof=1)) if len(scores) > 1 else None
-        return {"mean": float(scores.mean()), "deviation": spread}
+
+def _statistics(values: list[float]) -> dict[str, float | None]:
+    """Mean and deviation between runs."""
+    spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return {"mean": float(np.mean(values)), "deviation": spread}
 
 
 def _over_runs(done: list[tuple[Member, Played]]) -> list[Over]:
     over: dict[tuple[str, str], Over] = {}
     for member, played in done:
         key = (member.algorithm, member.env)
-        mine = over.setdefault(key, Over(*key, {team: [] for team in played.teams}))
+        mine = over.setdefault(key, Over(*key, {}, {}))
         for team, score in played.teams.items():
-            mine.returns[team].append(score["return"])
+            mine.returns.setdefault(team, []).append(score["return"])
+        for name, value in played.metrics.items():
+            mine.metrics.setdefault(name, []).append(value)
     return list(over.values())
 
 
@@ -231,8 +235,13 @@ def _as_json(
             "algorithm": one.algorithm,
             "env": one.env,
             "runs": len(next(iter(one.returns.values()))),
-            "teams": {team: one.statistics(team) for team in one.returns},
+            "teams": {team: _statistics(scores) for team, scores in one.returns.items()},
         }
+        | (
+            {"metrics": {name: _statistics(values) for name, values in one.metrics.items()}}
+            if one.metrics
+            else {}
+        )
         for one in over
     ]
     facts = {"folder": folder, "runs": runs, "means": means}
@@ -246,17 +255,22 @@ def _print_table(done: list[tuple[Member, Played]], over: list[Over]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("run", "team", "return of one agent ± deviation", box=None, pad_edge=False)
+    measured = any(one.metrics for one in over)
+    what = "return of one agent, or metric," if measured else "return of one agent"
+    table = Table("run", "team", f"{what} ± deviation", box=None, pad_edge=False)
     table.columns[2].justify = "right"
     for member, played in done:
         for team, score in played.teams.items():
             told = f"{score['return']:.2f} ± {score['deviation']:.2f} between episodes"
             table.add_row(member.path.name, team, told)
+        for name, value in played.metrics.items():
+            told = f"{value:.2f} ± {played.spread[name]:.2f} between episodes"
+            table.add_row(member.path.name, name, told)
     for one in over:
-        for team, scores in one.returns.items():
-            told = one.statistics(team)
+        for team, values in (*one.returns.items(), *one.metrics.items()):
+            told = _statistics(values)
             spread = "" if told["deviation"] is None else f" ± {told['deviation']:.2f}"
-            between = f" between {len(scores)} runs" if spread else ""
+            between = f" between {len(values)} runs" if spread else ""
             name = f"{one.algorithm} on {one.env}"
             table.add_row(name, team, f"{told['mean']:.2f}{spread}{between}", style="bold")
-    Console().print(table, highlight=False)
+    Console(markup=False).print(table, highlight=False)

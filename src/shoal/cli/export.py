@@ -15,8 +15,8 @@ from .words import Trusting, first
 FOLDER = "exports"  # subfolder of a run
 USE = "shoal export <run> --to onnx"
 TITLE = (
-    "Write a run's policy for ONNX, StableHLO (jax.export), numpy or PyTorch, compared with the"
-    " policy itself before it is kept: shoal export runs/my-run --to onnx"
+    "Write a run's policy for ONNX, StableHLO (jax.export), numpy, PyTorch or TensorFlow, compared"
+    " with the policy itself before it is kept: shoal export runs/my-run --to onnx"
 )
 
 
@@ -25,7 +25,7 @@ class Export:
     """What to export, and in which format."""
 
     to: str = "onnx"
-    """Format: onnx, stablehlo, numpy, torch, or one of an installed package."""
+    """Format: onnx, stablehlo, numpy, torch, tensorflow, or one of an installed package."""
     team: str = ""
     """One team alone; empty for all, each in a folder of its own."""
     sampled: bool = False

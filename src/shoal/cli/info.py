@@ -21,6 +21,7 @@ from ..envs.host.match import Hosted
 from ..envs.metrics import declared
 from ..envs.native.grid import GridGame
 from ..errors import ShoalError, did_you_mean
+from ..nets.curiosity import CURIOSITIES
 from ..nets.torsos import TORSOS
 from ..source import derives
 from ..types import Discrete, Spec
@@ -43,6 +44,10 @@ OUTSIDE = [
         "a JaxMARL environment, in the compiled program; gymnax: and jumanji: likewise",
     ),
 ]
+CENTRAL = (
+    "Execution is central: whoever acts must know what all agents of the team observe, so that no"
+    " agent can play by itself."
+)
 
 
 def list_all(args: list[str], trust: Trusting) -> int:
@@ -51,7 +56,7 @@ def list_all(args: list[str], trust: Trusting) -> int:
         print("shoal list: the algorithms and environments there are, a line each.")
         return 0
     if args:
-        raise ShoalError(f"`shoal list` takes no arguments, not {args[0]!r}")
+        raise ShoalError(f"`shoal list` takes no arguments: leave out {args[0]!r}")
     print(overview())
     return 0
 
@@ -89,7 +94,7 @@ def overview() -> str:
             *_table(OUTSIDE),
             *(["", "From installed packages", *_table(plugged)] if plugged else []),
             "",
-            "One's own algorithm, torso, compiled game or callback is named <module>:<class>.",
+            "One's own algorithm, torso, curiosity, game or callback is named <module>:<class>.",
             "`shoal info <name>` tells more about one of them.",
         ]
     )
@@ -97,7 +102,12 @@ def overview() -> str:
 
 def _plugged(kind: str) -> list[tuple[str, str, str]]:
     """Plugins of installed packages: name, kind, and description or why it cannot be used."""
-    ours = {"algorithm": [*ALGORITHMS, *ALIASES], "game": GAMES, "torso": TORSOS}.get(kind, ())
+    ours = {
+        "algorithm": [*ALGORITHMS, *ALIASES],
+        "game": GAMES,
+        "torso": TORSOS,
+        "curiosity": CURIOSITIES,
+    }.get(kind, ())
     rows = []
     for name in plugins.entries(kind):
         try:
@@ -132,6 +142,7 @@ def _about_algorithm(name: str) -> str:
             f"{_names(kind)}: {_doc(sys.modules[kind.__module__])}",
             _doc(kind),
             f"Plays {actions} actions. Presets: {', '.join(tuned) or 'none'}.",
+            *([CENTRAL] if kind.central_execution else []),
             "",
             f"Options (shoal train {name} <env> --option value)",
             *_table(options(kind.Config)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from importlib import import_module
 from .. import __version__
 from ..config.trust import EVERYTHING, FLAG, Trust, of_files, trusted
 from ..errors import FULL, ShoalError, did_you_mean, printable
+from ..run.signals import Stop
 from .words import Trusting
 
 INTRO = """\
@@ -19,12 +21,17 @@ Shoal trains teams of agents.
   shoal train <algorithm> <env> [options]   train, evaluate, and leave a run folder
   shoal resume <run> [--steps <steps>]      go on with a run that was interrupted, or train further
   shoal fork <run> [options]                go on from it in a new run, with other settings
+  shoal launch --hosts 2 train …            one run on several processes or hosts
   shoal evaluate <run> [options]            play a finished run's policy again, or a whole group's
   shoal watch <run> [options]               write a video of it, or of `random <env>`
-  shoal export <run> --to <format>          the policy for ONNX, StableHLO, numpy or PyTorch
+  shoal live [folder]                       a page in the browser over all runs in a folder
+  shoal export <run> --to <format>          the policy for ONNX, numpy, PyTorch, TensorFlow …
+  shoal serve <run> [options]               the policy behind HTTP and WebSocket
+  shoal zoo                                 small trained policies that come with it: zoo:<name>
   shoal campaign <algorithms> <envs> …      train all of them with several seeds, and write a report
   shoal sweep <algorithm> <env> --over …    search for settings, by trials or by a population
   shoal crossplay <run> <run> …             let policies of several runs play in pairs
+  shoal exploit <run> [--team <team>]       how much a best response gains against it
   shoal report <folder> …                   the same report on all runs in some folders
   shoal reproduce <table> …                 train a published table, and compare: --list shows them
   shoal list                                the algorithms and environments there are
@@ -47,20 +54,24 @@ COMMANDS = {
     "train": "train:train",
     "resume": "train:resume",
     "fork": "fork:fork",
+    "launch": "launch:launch",
     "evaluate": "evaluate:evaluate",
     "watch": "watch:command",
+    "live": "live:live",
     "export": "export:export",
+    "serve": "serve:serve",
+    "zoo": "zoo:list_zoo",
     "campaign": "campaign:campaign",
     "sweep": "sweep:sweep",
     "crossplay": "crossplay:command",
+    "exploit": "exploit:command",
     "report": "report:report",
     "reproduce": "reproduce:reproduce",
     "list": "info:list_all",
     "info": "info:info",
     "check-env": "check_env:check_env",
 }
-
-
+LAUNCHED = ("train", "resume")  # what several processes can do together
 WRITTEN = ("--out", "--cluster")  # options whose URLs are not read
 
 
@@ -113,7 +124,10 @@ def _dispatch(argv: list[str], trust: Trusting) -> int:
         raise ShoalError(
             f"there is no command {word!r}{did_you_mean(word, COMMANDS)}: `shoal --help` shows them"
         )
-    return _command(word)(_here(args), trust)
+    args = _here(args)
+    if word in LAUNCHED and not {"SHOAL_PEERS", "JAX_COORDINATOR_ADDRESS"}.isdisjoint(os.environ):
+        return take_part([word, *args], trust)
+    return _command(word)(args, trust)
 
 
 def _here(args: list[str]) -> list[str]:
@@ -128,9 +142,34 @@ def _here(args: list[str]) -> list[str]:
     ]
 
 
+def take_part(argv: list[str], trust: Trusting) -> int:
+    """Run a command as one of the processes that train a run: the first leads, the others
+    follow."""
+    import jax
+
+    from .. import devices, peers
+
+    peers.join()
+    if peers.rank():
+        from ..engine.peer_loop import follow
+
+        devices.setup(peers.devices())
+        jax.devices()  # the leader's wait for ours
+        return follow()
+    try:
+        return _command(argv[0])(argv[1:], trust)
+    finally:
+        peers.leave()
+
+
 def _command(word: str) -> Callable[[list[str], Trusting], int]:
+    """Import a command; Ctrl-C waits for that, as it makes JAX abort while it is imported."""
     module, _, function = COMMANDS[word].partition(":")
-    return getattr(import_module(f".{module}", __package__), function)
+    with Stop() as stop:
+        command = getattr(import_module(f".{module}", __package__), function)
+    if stop.signal:
+        signal.raise_signal(stop.signal)
+    return command
 
 
 def _ready() -> None:
@@ -144,16 +183,23 @@ def _ready() -> None:
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
 
 
-def entry() -> None:
-    """The console script; exits even if a library left a thread running."""
+def entry(argv: Sequence[str] | None = None, handed: Trust | None = None) -> None:
+    """The console script; exits even if a library left a thread running, or JAX waits for a process
+    that is gone."""
     _ready()
-    code = main()
+    code = main(argv, handed)
     others = set(threading.enumerate()) - {threading.current_thread()}
-    if any(not thread.daemon for thread in others):
+    if any(not thread.daemon for thread in others) or _cut_off():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _cut_off() -> bool:
+    """Whether a process that trained together with this one is gone."""
+    peers = sys.modules.get(f"{__package__.partition('.')[0]}.peers")
+    return bool(peers and peers.broken())
 
 
 if __name__ == "__main__":

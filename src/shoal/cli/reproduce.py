@@ -63,10 +63,10 @@ class Reproduce:
         if not 0 < self.budget <= MOST_BUDGET:  # also rejects NaN
             raise ShoalError(
                 f"budget must be a share of the published steps, greater than 0 and at most"
-                f" {MOST_BUDGET:g}, not {self.budget}"
+                f" {MOST_BUDGET:g}, not {self.budget!r}"
             )
         if self.jobs < 0:
-            raise ShoalError(f"jobs must not be negative, not {self.jobs}")
+            raise ShoalError(f"jobs must not be negative, not {self.jobs!r}")
         check_cluster(self.cluster)
 
 

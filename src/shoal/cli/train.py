@@ -52,7 +52,7 @@ class Resume:
         if self.cluster:
             check_cluster(self.cluster)
         if self.steps < 0:
-            raise ShoalError(f"steps must not be negative, not {self.steps}")
+            raise ShoalError(f"steps must not be negative, not {self.steps!r}")
 
 
 def train(args: list[str], trust: Trusting) -> int:

@@ -47,6 +47,9 @@ class Watching:
     """The policy that was evaluated best instead of the last one."""
     out: str = ""
     """File to write, .mp4 or .gif; empty for one in the run's folder."""
+    thoughts: bool = False
+    """Show what agents think beneath the picture: the probability, or the utility, of each action,
+    and the return they expect."""
     fps: int = 0
     """Pictures per second; 0 for 10, or more where an episode would take longer than 30 seconds."""
 
@@ -57,20 +60,28 @@ class Watching:
             )
 
 
-def watch(player: Player, path: str | Path, how: Watching) -> list[film.Take]:
+def watch(player: Player, path: str | Path, options: Watching) -> list[film.Take]:
     """Film a player's episodes and return them."""
     path = Path(path)
     video.format_for(str(path))  # refuses a bad suffix before anything is played
     c = player.config
     player.complete()
     with contextlib.closing(
-        film.camera(c.game, player.algorithms, how.episodes, not how.sampled)
+        film.camera(
+            c.game,
+            player.algorithms,
+            options.episodes,
+            not options.sampled,
+            thoughts=options.thoughts,
+        )
     ) as camera:
-        takes = camera.shoot(player.learners, how.seed, player.clock)
+        takes = camera.shoot(player.learners, options.seed, player.clock)
         names = "+".join(dict.fromkeys(algorithm.name for algorithm in player.algorithms.values()))
         trained = f" after {player.steps:,} steps" if player.steps else ""
-        fps = how.fps or film.pace(takes)
-        video.save(path, film.reel(takes, f"{names} on {c.env}{trained}", c.game, fps), fps)
+        fps = options.fps or film.pace(takes)
+        title = f"{names} on {c.env}{trained}"
+        kinds = {team: algorithm.prefers for team, algorithm in player.algorithms.items()}
+        video.save(path, film.reel(takes, title, c.game, fps, kinds), fps)
     return takes
 
 
@@ -84,22 +95,24 @@ def command(args: list[str], trust: Trusting) -> int:
         raise ShoalError(f"say what to watch: {USE}")
     if len(words) == 1 and words[0] in algorithms.ALGORITHMS and not Path(words[0]).exists():
         raise ShoalError(f"say which game {words[0]} shall play: {USE}")
-    options, args = env_options(args) if len(words) == 2 else ({}, args)
-    how, others = evaluation(Watching(), args, "shoal watch <run>", TITLE)
+    of_game, args = env_options(args) if len(words) == 2 else ({}, args)
+    options, others = evaluation(Watching(), args, "shoal watch <run>", TITLE)
     if len(words) == 2:
-        player = _untrained(words[0], words[1], options)
+        player = _untrained(words[0], words[1], of_game)
         place = Path(re.sub(r"\W+", "-", words[1]))
     else:
         run = Path(words[0])
-        player = load(run, best=how.best, trust=trust.files.everything)
-        place = _place(run, how)
+        player = load(run, best=options.best, trust=trust.files.everything)
+        if options.thoughts:
+            player = player.with_critics(run)
+        place = _place(run, options)
     player = player.against(others)
     path = (
-        Path(how.out)
-        if how.out
-        else place.with_name(_named(place.name, how, others) + video.best_format())
+        Path(options.out)
+        if options.out
+        else place.with_name(_named(place.name, options, others) + video.best_format())
     )
-    takes = watch(player, path, how)
+    takes = watch(player, path, options)
     for number, take in enumerate(takes, 1):
         print(
             f"episode {number}: {take.steps} steps, return of one agent: {listed(take.returns[-1])}"
@@ -108,23 +121,28 @@ def command(args: list[str], trust: Trusting) -> int:
     return 0
 
 
-def _place(run: Path, how: Watching) -> Path:
+def _place(run: Path, options: Watching) -> Path:
     """Path of a video, without suffix, among the videos of its run: named after the policy."""
     homes = (
         folder for folder in (run, run.parent, run.parent.parent) if (folder / runs.CONFIG).exists()
     )
     home = next(homes, Path(run.name))
     which = (
-        runs.BEST if how.best else "last" if home == run or run.name == runs.POLICY else run.name
+        runs.BEST
+        if options.best
+        else "last"
+        if home == run or run.name == runs.POLICY
+        else run.name
     )
     return home / film.FOLDER / which
 
 
-def _named(which: str, how: Watching, others: dict[str, tuple[str, dict]]) -> str:
+def _named(which: str, options: Watching, others: dict[str, tuple[str, dict]]) -> str:
     """A file name that tells this video from others of the same policy."""
     instead = [re.sub(r"\W+", "-", f"{team}-{name}") for team, (name, _) in others.items()]
-    several = [f"{how.episodes}-episodes"] if how.episodes > 1 else []
-    return "-".join([which, *instead, *["sampled"] * how.sampled, *several, f"seed-{how.seed}"])
+    several = [f"{options.episodes}-episodes"] if options.episodes > 1 else []
+    words = [word for word in ("sampled", "thoughts") if getattr(options, word)]
+    return "-".join([which, *instead, *words, *several, f"seed-{options.seed}"])
 
 
 def _untrained(name: str, env: str, options: dict) -> Player:

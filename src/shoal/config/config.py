@@ -19,6 +19,7 @@ import numpy as np
 
 from .. import algorithms, envs
 from ..algorithms import Algorithm
+from ..clusters import LOCAL
 from ..devices import choices, usable
 from ..envs.host.match import Hosted
 from ..envs.metrics import checked, declared
@@ -60,6 +61,11 @@ class Config:
                     f" leave it out, so that"
                     " all observations together take its place (--env.state False)"
                 )
+        if s.cluster != LOCAL and not s.grouped and not self.hosted:
+            raise ShoalError(
+                f"a cluster trains several seeds, or plays games that run on hosts, and those of"
+                f" {self.env} are compiled: ask for --seeds 5, or for --seeds 7, if one is enough"
+            )
         if s.steps < s.games * s.window:
             raise ShoalError(
                 f"{s.steps} steps are too few for one update of {s.games} games x {s.window} steps:"
@@ -333,7 +339,9 @@ def _spec(team: str, plain: Any) -> Spec:
         spec = Spec.from_json(plain)
         if _sound(spec):
             return spec
-    raise ShoalError(f"the spec of team {team!r} is not as shoal saved it")
+    raise ShoalError(
+        f"the spec of team {team!r} is not as shoal saved it: restore the file as it was"
+    )
 
 
 def _sound(spec: Spec) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .. import plugins
+from ..clusters import AUTO, LOCAL
 from ..errors import ShoalError, did_you_mean
 
 SHORT = 20_000  # steps of a run, up to which one process steps its games
@@ -13,8 +15,6 @@ SHORT = 20_000  # steps of a run, up to which one process steps its games
 MOST_SEEDS = 1000
 
 
-LOCAL = "local"  # the place of runs on this machine
-AUTO = "auto"  # the cluster that this machine is part of
 TRACKERS = ("wandb", "mlflow")  # services that a run may be logged to
 
 
@@ -31,8 +31,8 @@ class Settings:
     """Runs to train side by side, each on one device unless more are asked for: how many, with this
     seed and those after it, or which, as in 3,7."""
     cluster: str = LOCAL
-    """Where several seeds are trained: local is this machine, auto the Ray cluster that it is part
-    of; or a cluster's address, as in ray://host:10001."""
+    """Where several seeds are trained, or the games of a run on the host are played: local is this
+    machine, auto the Ray cluster that it is part of; or its address, as in ray://host:10001."""
     from_run: str = ""
     """Run whose weights to start from, also written --from: its folder, or one of its policies or
     checkpoints."""
@@ -70,6 +70,9 @@ class Settings:
     none."""
     film: int = 0
     """Episodes of each evaluation to film, into the run's folder and TensorBoard."""
+    replays: int = -1
+    """Episodes of evaluations to record for shoal live, of games that Shoal draws itself: -1 one
+    in runs of 100,000 steps or more, 0 none."""
     save_every: int = 0
     """Environment steps between two checkpoints; 0 is a tenth of the run."""
     keep: int = 2
@@ -78,7 +81,7 @@ class Settings:
     """Team, or metric of the environment, whose score in evaluations decides which policy is kept
     as the best; empty takes the first team that learns."""
     track: str = ""
-    """Also log to wandb, to mlflow or to both: wandb,mlflow."""
+    """Also log to wandb, to mlflow, to both (wandb,mlflow) or to one's own, as <module>:<class>."""
     project: str = "shoal"
     """Project of Weights & Biases or experiment of MLflow that the run goes to."""
     callbacks: str = ""
@@ -91,33 +94,33 @@ class Settings:
     def __post_init__(self) -> None:
         for size in ("steps", "games", "window", "longest", "eval_episodes", "keep"):
             if getattr(self, size) < 1:
-                raise ShoalError(f"{size} must be at least 1, not {getattr(self, size)}")
+                raise ShoalError(f"{size} must be at least 1, not {getattr(self, size)!r}")
         if not self.patience > 0:  # also rejects NaN
-            raise ShoalError(f"patience must be greater than 0, not {self.patience}")
+            raise ShoalError(f"patience must be greater than 0, not {self.patience!r}")
         if self.workers < -1:
-            raise ShoalError(f"workers must be -1 or a number of processes, not {self.workers}")
+            raise ShoalError(f"workers must be -1 or a number of processes, not {self.workers!r}")
         if self.alone and (self.games > 1 or self.film):
             raise ShoalError("alone needs one game and no film: set games to 1 and film to 0")
         counts = ("devices", "evaluations", "final_episodes", "seed", "tolerance", "save_every")
         for count in counts:
             if getattr(self, count) < 0:
-                raise ShoalError(f"{count} must not be negative, not {getattr(self, count)}")
+                raise ShoalError(f"{count} must not be negative, not {getattr(self, count)!r}")
         if len(self.each) > 1 and self.seed and "," in str(self.seeds):
             raise ShoalError(f"seeds {self.seeds!r} says which there are: leave out seed")
         check_cluster(self.cluster)
-        if self.cluster != LOCAL and not self.grouped:
-            raise ShoalError(
-                "a cluster trains several seeds, each on a node: ask for --seeds 5, or for"
-                " --seeds 7, if one is enough"
-            )
         if not 0 <= self.film <= 100:
-            raise ShoalError(f"film must be 0 to 100 episodes, not {self.film}")
+            raise ShoalError(f"film must be 0 to 100 episodes, not {self.film!r}")
+        if not -1 <= self.replays <= 100:
+            raise ShoalError(f"replays must be -1 to 100 episodes, not {self.replays!r}")
         if self.evaluations > 10_000:
-            raise ShoalError(f"evaluations must be at most 10,000, not {self.evaluations}")
-        for word in self.track.split(",") if self.track else ():
-            if word not in TRACKERS:
-                hint = did_you_mean(word, TRACKERS)
-                raise ShoalError(f"track must be of {', '.join(TRACKERS)}, not {word!r}{hint}")
+            raise ShoalError(f"evaluations must be at most 10,000, not {self.evaluations!r}")
+        for word in map(str.strip, self.track.split(",")) if self.track else ():
+            if word not in TRACKERS and not plugins.path_of("tracker", word):
+                known = [*TRACKERS, *plugins.entries("tracker")]
+                raise ShoalError(
+                    f"track must be of {', '.join(known)}, or <module>:<class>, not"
+                    f" {word!r}{did_you_mean(word, known)}"
+                )
         plain = self.out.isprintable() and self.name.isprintable() and len(self.name.encode()) < 200
         if not plain or not self.out or self.name != self.name.strip("/. ") or "/" in self.name:
             raise ShoalError("name must be a plain folder name and out the folder it goes into")

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from .. import plugins
+from .. import plugins, zoo
 from ..errors import ShoalError
 
 FLAG = "--trust"
@@ -26,6 +26,7 @@ ADAPTERS_OWN = ("teams", "metrics")
 # An option with such a name, or a text with such a sign, may lead to a file or a module.
 TELLING = re.compile(r"path|dir|file|module|class|entry|import|script|command|url", re.IGNORECASE)
 LEADING = re.compile(r"[/\\:.~$]")
+ZOO = re.compile(rf"[^-].*={zoo.PREFIX}[\w-]+")  # a team's policy of the zoo: no import path
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ class Trust:
 
     def check_words(self, words: Iterable[str]) -> None:
         """Refuse command words from a file that name code of no installed plugin."""
-        pieces = (piece for word in words for piece in re.split("[=,]", word))
+        pieces = (
+            piece for word in words if not ZOO.fullmatch(word) for piece in re.split("[=,]", word)
+        )
         self._check_paths(piece for piece in pieces if plugins.is_path(piece))
 
     def _check_paths(self, paths: Iterable[str]) -> None:
@@ -91,20 +94,31 @@ def of_files(trust: Trust) -> Iterator[None]:
 
 def parts(plain: Any) -> list[str]:
     """The import paths that a saved config names beside its environment."""
+    return [word for word in words(plain) if plugins.is_path(word)]
+
+
+def words(plain: Any) -> list[str]:
+    """The words of a saved config that may name code beside its environment."""
     teams = plain.get("teams") if isinstance(plain, dict) else None
     sides = (
         [one for one in teams.values() if isinstance(one, dict)] if isinstance(teams, dict) else []
     )
-    words = [one.get("algorithm") for one in sides]
+    found = [one.get("algorithm") for one in sides]
     for one in sides:
         options = one.get("options")
-        words += options.values() if isinstance(options, dict) else ()
+        found += _values(options) if isinstance(options, dict) else ()
         origin = one.get("origin")
-        words += parts(origin.get("config")) if isinstance(origin, dict) else ()
+        found += words(origin.get("config")) if isinstance(origin, dict) else ()
     settings = plain.get("settings") if isinstance(plain, dict) else None
-    callbacks = settings.get("callbacks") if isinstance(settings, dict) else None
-    words += callbacks.split(",") if isinstance(callbacks, str) else ()
-    return [word for word in words if isinstance(word, str) and plugins.is_path(word)]
+    for several in ("callbacks", "track"):
+        named = settings.get(several) if isinstance(settings, dict) else None
+        found += map(str.strip, named.split(",")) if isinstance(named, str) else ()
+    return [word for word in found if isinstance(word, str)]
+
+
+def _values(options: dict[str, Any]) -> list[Any]:
+    """Values that may name code: not the run whose policy is taken, which may be `zoo:<name>`."""
+    return [value for name, value in options.items() if name != "run"]
 
 
 def needed(plain: dict[str, Any]) -> str:
@@ -132,6 +146,8 @@ def _known(env: str) -> bool:
         return True
     if prefix in (*COMPILED, "football") or plugins.known(env):
         return True
+    if prefix in plugins.entries("adapter"):
+        return _plain("", rest)
     if prefix not in plugins.PACKAGES:
         return False
     module = rest if prefix == "pz" else rest.rpartition(":")[0] or "gymnasium"

@@ -30,9 +30,12 @@ class Episodes(NamedTuple):
 
 
 def outcomes(played: Episodes) -> dict[str, dict[str, float]]:
-    """By team, the fractions of episodes won (higher return than the other team), drawn and
-    lost."""
-    if len(played.returns) != 2:
+    """By team, the fractions of episodes won (higher return than the other team), drawn and lost.
+
+    None are reckoned if there are not two teams, or if the environment says itself who won.
+    """
+    said = any(f"{team}/won" in played.metrics for team in played.returns)
+    if len(played.returns) != 2 or said:
         return {}
     one, other = played.returns
     margin = played.returns[one].mean(1) - played.returns[other].mean(1)

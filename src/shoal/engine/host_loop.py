@@ -103,6 +103,18 @@ class PlayedWindow(NamedTuple):
     said: dict[str, Array]  # [D,T,B/D] by metric: the environment's own, of that episode
 
 
+class PlayedSteps(NamedTuple):
+    """A window as the games gave it, before broken episodes are struck out."""
+
+    streams: dict[str, View]  # [T+1,D,B/D,…]
+    actions: dict[str, np.ndarray]  # [T,D,B/D,…]
+    records: dict[str, Any]  # [T,D,B/D,…]
+    carries: dict[str, Any]  # [D,B/D,…] at instant T
+    said: dict[str, np.ndarray]  # [T,D,B/D] by metric: the environment's own
+    broken: np.ndarray  # [T,D,B/D] bool: steps after which an episode broke
+    lost: np.ndarray  # [D,B/D] bool: games of which nothing came back
+
+
 @dataclass(eq=False)
 class HostLoop(Loop):
     """`Loop` for games that are not compiled.
@@ -119,6 +131,7 @@ class HostLoop(Loop):
     # whether the run is to end: asked before every iteration and while waiting for a game
     halted: Callable[[], bool] = never
     alone: Alone | None = None  # lets only one arena at a time keep its games open
+    rows: range | None = None  # the games that are played here; None plays all
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -170,7 +183,16 @@ class HostLoop(Loop):
         seen = any(algorithm.sees_state for algorithm in self.algorithms.values())
         env = self.env if seen else self.env.stateless
         return HostStage(
-            Arena(env, self.games, seed, self.workers, self.patience, self.halted, self.alone)
+            Arena(
+                env,
+                self.games,
+                seed,
+                self.workers,
+                self.patience,
+                self.halted,
+                self.alone,
+                rows=self.rows,
+            )
         )
 
     def close(self) -> None:
@@ -211,19 +233,44 @@ class HostLoop(Loop):
         return state, jax.tree.map(lambda *rows: np.stack(rows), *done) if done else None
 
     def _iterate(self, state: TrainState) -> tuple[TrainState, Metrics]:
-        stage = self.opened
-        assert stage, "the games are not open"
+        assert self.opened, "the games are not open"
         key, keys_play, keys = jax.device_get(self._split_keys(state.key))
         clock = jax.device_get(self._clock(state.steps))
-        carries = after = jax.device_put(jax.device_get(state.carries), jax.devices()[0])
-        streams = jax.tree.map(partial(_unfold, self.window + 1), state.views)
+        views, carries = jax.device_get((state.views, state.carries))
+        steps = self.play(self._acting(state), clock, views, carries, keys_play)
+        streams = steps.streams
+        last = jax.tree.map(lambda x: x[-1].copy(), streams)
+        ended = np.array(next(iter(streams.values())).first[1:]) & ~steps.lost
+        earned = jax.tree.map(np.array, jax.device_get(state.earned))
+        _strike(streams, ended, earned, steps.broken)
+        self.dropped.extend(np.nonzero(steps.broken.reshape(self.window, -1))[1].tolist())
+        game = self._shared({"episode": self.opened.episodes()})
+        after = steps.carries
+        state = state._replace(game=game, views=last, carries=after, earned=earned, key=key)
+        parts = (streams, steps.actions, steps.records, ended, steps.said)
+        streams, actions, records, ended, said = jax.tree.map(lambda x: x.swapaxes(0, 1), parts)
+        played = PlayedWindow(streams, actions, records, carries, after, ended, said)
+        return self.learn(state, played, keys, clock)
+
+    def play(
+        self,
+        acting: tuple[Any, list[Array]],
+        clock: Clock,
+        views: dict[str, View],
+        carries: dict[str, Any],
+        keys: np.ndarray,
+    ) -> PlayedSteps:
+        """Play a window step by step, from these views and carries on."""
+        stage = self.opened
+        assert stage, "the games are not open"
+        carries = jax.device_put(carries, jax.local_devices()[0])
+        streams = jax.tree.map(partial(_unfold, self.window + 1), views)
         done = []
         broken = np.zeros((self.window, self.games), bool)
         said = {name: np.zeros(broken.shape, np.float32) for name in self._metrics}
-        acting = self._acting(state)
         for t in range(self.window):
             seen = at(streams, t)
-            actions, after, records = self._decide(*acting, clock, seen, after, keys_play, t)
+            actions, carries, records = self._decide(*acting, clock, seen, carries, keys, t)
             done.append(jax.device_get((actions, records)))
             by_game = {
                 team: action.reshape(self.games, *action.shape[2:])
@@ -231,25 +278,16 @@ class HostLoop(Loop):
             }
             for name, row in said.items():
                 row[t] = stage.metrics()[name]
-            views, broken[t], faults = stage.step(keys_play, t, by_game)
-            for place, now in zip(jax.tree.leaves(streams), jax.tree.leaves(views), strict=True):
-                place[t + 1] = now.reshape(place.shape[1:])
+            now, broken[t], faults = stage.step(keys, t, by_game)
+            for place, new in zip(jax.tree.leaves(streams), jax.tree.leaves(now), strict=True):
+                place[t + 1] = new.reshape(place.shape[1:])
             self._tolerate(faults)
         actions, records = jax.tree.map(lambda *rows: np.stack(rows), *done)
-        last = jax.tree.map(lambda x: x[-1].copy(), streams)
-        ended = np.array(next(iter(streams.values())).first[1:])
-        earned = jax.tree.map(np.array, jax.device_get(state.earned))
-        _strike(streams, ended, earned, broken.reshape(ended.shape))
-        self.dropped.extend(np.nonzero(broken)[1].tolist())
-        game = self._shared({"episode": stage.episodes()})
-        carries, after = jax.device_get((carries, after))
-        state = state._replace(game=game, views=last, carries=after, earned=earned, key=key)
-        said = {name: rows.reshape(ended.shape) for name, rows in said.items()}
-        streams, actions, records, ended, said = jax.tree.map(
-            lambda x: x.swapaxes(0, 1), (streams, actions, records, ended, said)
-        )
-        played = PlayedWindow(streams, actions, records, carries, after, ended, said)
-        return self.learn(state, played, keys, clock)
+        shape = (self.window, self.devices, self.share.games)
+        said = {name: rows.reshape(shape) for name, rows in said.items()}
+        lost = np.zeros(shape[1:], bool)
+        after = jax.device_get(carries)
+        return PlayedSteps(streams, actions, records, after, said, broken.reshape(shape), lost)
 
     def _tolerate(self, faults: list[Fault]) -> None:
         """Record faults; raise if there are too many."""

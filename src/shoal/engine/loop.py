@@ -7,7 +7,7 @@ and counters are the same on all devices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -98,6 +98,15 @@ class Loop:
     def restored(self, state: TrainState) -> TrainState:
         """Prepare a saved state to go on from."""
         return jax.jit(_as_it_is, out_shardings=self.shardings)(state)
+
+    def fetch(self, state: TrainState, fields: Sequence[str] = TrainState._fields) -> TrainState:
+        """The state with these fields on the host."""
+        return state._replace(**{field: jax.device_get(getattr(state, field)) for field in fields})
+
+    def with_learners(self, state: TrainState, learners: dict[str, Any]) -> TrainState:
+        """The state with other learners."""
+        places = jax.tree.map(lambda leaf: leaf.sharding, state.learners)
+        return state._replace(learners=jax.device_put(learners, places))
 
     def learners(self, seed: int) -> dict[str, Any]:
         """Every team's learner, untrained."""
@@ -228,6 +237,10 @@ class Loop:
             learners[team], memories[team], learning[team] = algorithm.learn(
                 state.learners[team], memory, k, clock
             )
+            learners[team], more = algorithm.observe(
+                learners[team], windows[team], jax.random.fold_in(k, 1), clock
+            )
+            learning[team] = learning[team] | more
         fresh = next(iter(windows.values())).valid
         steps = state.steps + total(fresh.sum(dtype=jnp.uint32))
         earned, results, own = tally(state.earned, windows, ended)

@@ -66,7 +66,7 @@ def versions(env_id: str) -> dict[str, str]:
     prefix, colon, rest = env_id.partition(":")
     inner = re.split(r"[.:]", rest)[0] if prefix in ("pz", "gym") else ""
     names = (PACKAGES.get(prefix, prefix.partition(".")[0]), inner) if colon else ()
-    found = {}
+    found = plugins.versions([prefix])
     for name in filter(None, names):
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)

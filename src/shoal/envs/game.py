@@ -161,13 +161,17 @@ class Game:
         """Pictures `[H,W,3]` of an episode of one game; `actions` led to each state."""
         from ..render.draw import draw
 
+        return draw(self.scenes(states, actions, game), self.teams)
+
+    def scenes(
+        self, states: Sequence[GameState], actions: Sequence[dict[str, np.ndarray]], game: int
+    ) -> list[Scene]:
+        """The scenes of an episode of one game; `actions` led to each state."""
         worlds = [
             jax.tree.map(lambda leaf: np.asarray(leaf)[..., game], state.world) for state in states
         ]
         did = [{team: np.asarray(action)[game] for team, action in one.items()} for one in actions]
-        return draw(
-            [self.scene(world, one) for world, one in zip(worlds, did, strict=True)], self.teams
-        )
+        return [self.scene(world, one) for world, one in zip(worlds, did, strict=True)]
 
     def line_up(self, teams: dict[str, Spec]) -> dict[str, Spec]:
         """Fill in the fields of each team's spec that depend on all teams."""

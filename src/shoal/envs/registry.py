@@ -42,6 +42,7 @@ GAMES: dict[str, type[Game]] = {
         probes.Memory,
         probes.Endless,
         probes.Mortal,
+        probes.Corridor,
     )
 }
 
@@ -57,16 +58,27 @@ def ours(env_id: str) -> tuple[type[Game], dict[str, Any]] | None:
 
 def find(env_id: str) -> tuple[type[Game], dict[str, Any]] | None:
     """The compiled game of an id, entry point or import path, with the options in the id."""
-    found = ours(env_id)
-    path = "" if found else plugins.path_of("game", env_id)
-    if not path or (path == env_id and not _names_a_game(path)):
+    if found := ours(env_id):
         return found
-    game: Any = plugins.load(path)
+    name, _, rest = env_id.rpartition("/")
+    sized = name in plugins.entries("game") and env_id not in plugins.entries("game")
+    path = plugins.path_of("game", name if sized else env_id)
+    if not path or (path == env_id and not _names_a_game(path)):
+        return None
+    game = _checked(path, plugins.load(path))
+    if not sized:
+        return game, {}
+    return (game, game.said(rest)) if issubclass(game, GridGame) else None
+
+
+def _checked(path: str, game: Any) -> type[Game]:
+    """Return a plugin's game if it is usable; else raise an error."""
     if not _compiled(game):
         raise ShoalError(f"{path} is not a compiled game: derive it from shoal.envs.Game")
     if not dataclasses.is_dataclass(game):
         raise ShoalError(f"{path} is not a dataclass: make it one, its fields are its options")
-    return plugins.load(path), {}
+    found: Any = game
+    return found
 
 
 def _names_a_game(path: str) -> bool:

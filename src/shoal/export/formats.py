@@ -33,11 +33,13 @@ class Format(Protocol):
     def load(self, folder: Path) -> Run: ...
 
 
+PARTS = ("packages", "files", "opened", "called", "write", "load")  # of a format
 FORMATS = {  # name -> module and class, imported when needed
     "onnx": "to_onnx:Onnx",
     "stablehlo": "to_stablehlo:StableHlo",
     "numpy": "to_numpy:Numpy",
     "torch": "to_torch:Torch",
+    "tensorflow": "to_tensorflow:TensorFlow",
 }
 
 
@@ -54,18 +56,14 @@ def find(name: str) -> Format:
         module, _, kind = path.partition(":")
         made = getattr(importlib.import_module(f".{module}", __package__), kind)()
     else:
-        made = plugins.load(path)()
+        kind = plugins.load(path)
+        for part in PARTS:
+            if not isinstance(kind, type) or not hasattr(kind, part):
+                raise ShoalError(f"{path} is not a format: it must be a class that has {part}")
+        made = kind()
     for needed in made.packages:
-        package(needed)
+        plugins.package(needed)
     return made
-
-
-def package(name: str) -> Any:
-    """Import a package that a format needs."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise plugins.missing(name, error) from None
 
 
 def loaded_module(path: Path) -> ModuleType:

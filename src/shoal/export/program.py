@@ -16,7 +16,8 @@ from jax import export as jax_export
 from ..algorithms.base import Algorithm
 from ..errors import ShoalError
 from ..types import Clock, Decision, Spec, View
-from .plain import Plain, Value, plain
+from .plain import plain
+from .steps import Plain, Value
 
 GAMES = "B"  # name of the free axis
 NEXT = "next_"  # prefix of outputs that are inputs of the next step

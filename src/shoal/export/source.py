@@ -1,4 +1,4 @@
-"""A plain program as Python source, in the words of numpy or of PyTorch.
+"""A plain program as Python source, in the words of numpy, PyTorch or TensorFlow.
 
 Numbers of 32 bits without sign are computed in 64, and cut.
 """
@@ -6,14 +6,19 @@ Numbers of 32 bits without sign are computed in 64, and cut.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .plain import Plain, Step, Value, product, times
+from .steps import Plain, Step, Value, product, times
 
 CUT = "0xFFFFFFFF"
+METHODS = {  # whose result is cast to the type that JAX gives it
+    "reduce_sum": "{0}.sum({axes})",
+    "argmax": "{0}.argmax({axis})",
+    "argmin": "{0}.argmin({axis})",
+    "cumsum": "{0}.cumsum({axis})",
+}
 
 
 class Words(NamedTuple):
@@ -30,6 +35,9 @@ class Words(NamedTuple):
     arange: str
     operations: dict[str, str]
     pad: Callable[[str, Sequence[tuple[int, int]], Any], str]
+    games: str = "obs.shape[0]"  # how many there are
+    reshape: str = "{0}.reshape({1})"
+    reductions: dict[str, str] = METHODS
 
 
 SAME = {
@@ -68,11 +76,11 @@ def module(program: Plain, words: Words, title: str) -> str:
         f"{value.name} = {words.array.format(value.name, _type(value.dtype, words))}"
         for value in program.inputs
     ]
-    lines.append("B = obs.shape[0]")
+    lines.append(f"B = {words.games}")
     lines += [f"{step.out.name} = {_expression(step, program, words)}" for step in program.steps]
     outputs = [f'"{name}": {_reference(value, program, words)}' for name, value in program.outputs]
     return words.template.format(
-        title=title,
+        title=title.replace("\\", r"\\").replace('"', r"\""),  # names must not end the docstring
         inputs=", ".join(value.name for value in program.inputs),
         lines="\n".join(f"        {line}" for line in lines),
         outputs=", ".join(outputs),
@@ -135,7 +143,7 @@ def _cast(step: Step, names: list[str], program: Plain, words: Words) -> str:
 
 
 def _reshape(step: Step, names: list[str], program: Plain, words: Words) -> str:
-    return f"{names[0]}.reshape({_shape(step.out.shape)})"
+    return words.reshape.format(names[0], _shape(step.out.shape))
 
 
 def _broadcast(step: Step, names: list[str], program: Plain, words: Words) -> str:
@@ -143,7 +151,7 @@ def _broadcast(step: Step, names: list[str], program: Plain, words: Words) -> st
     thin = [1] * len(step.out.shape)
     for place, length in zip(places, step.ins[0].shape, strict=True):
         thin[place] = length
-    aligned = f"{names[0]}.reshape({_shape(thin)})" if thin else names[0]
+    aligned = words.reshape.format(names[0], _shape(thin)) if thin else names[0]
     return f"{words.module}.broadcast_to({aligned}, {_shape(step.out.shape)})"
 
 
@@ -167,7 +175,8 @@ def _iota(step: Step, names: list[str], program: Plain, words: Words) -> str:
     thin[at] = step.out.shape[at]
     row = words.arange.format(_length(step.out.shape[at]))
     row = words.cast.format(row, _type(step.out.dtype, words))
-    return f"{words.module}.broadcast_to({row}.reshape({_shape(thin)}), {_shape(step.out.shape)})"
+    row = words.reshape.format(row, _shape(thin))
+    return f"{words.module}.broadcast_to({row}, {_shape(step.out.shape)})"
 
 
 def _concatenate(step: Step, names: list[str], program: Plain, words: Words) -> str:
@@ -187,17 +196,17 @@ def _dot(step: Step, names: list[str], program: Plain, words: Words) -> str:
     return f"{left} @ {right}"
 
 
-def _reduced(word: str, step: Step, names: list[str], program: Plain, words: Words) -> str:
+def _reduced(step: Step, names: list[str], program: Plain, words: Words) -> str:
     """A sum or an index, in the type that JAX gives it."""
-    told = word.format(names[0], **_axes(step))
+    told = words.reductions[step.op].format(names[0], **_axes(step))
     return words.cast.format(told, _type(step.out.dtype, words))
 
 
-def _place(word: str, step: Step, names: list[str], program: Plain, words: Words) -> str:
+def _place(step: Step, names: list[str], program: Plain, words: Words) -> str:
     """The first place of an extreme; not every package has one of truths."""
     if step.ins[0].dtype == bool:
         names = [words.cast.format(names[0], f"{words.module}.int32")]
-    return _reduced(word, step, names, program, words)
+    return _reduced(step, names, program, words)
 
 
 def _pad(step: Step, names: list[str], program: Plain, words: Words) -> str:
@@ -221,8 +230,8 @@ OPERATIONS: dict[str, Callable[[Step, list[str], Plain, Words], str]] = {
     "transpose": _transpose,
     "dot_general": _dot,
     "pad": _pad,
-    "reduce_sum": partial(_reduced, "{0}.sum({axes})"),
-    "argmax": partial(_place, "{0}.argmax({axis})"),
-    "argmin": partial(_place, "{0}.argmin({axis})"),
-    "cumsum": partial(_reduced, "{0}.cumsum({axis})"),
+    "reduce_sum": _reduced,
+    "argmax": _place,
+    "argmin": _place,
+    "cumsum": _reduced,
 }

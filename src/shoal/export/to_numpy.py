@@ -58,7 +58,7 @@ class Numpy:
 
     def write(self, program: Program, folder: Path) -> None:
         plain = program.plain
-        (folder / "policy.py").write_text(module(plain, NUMPY, program.title))
+        (folder / "policy.py").write_text(module(plain, NUMPY, program.title), "utf-8")
         weights: dict[str, Any] = arrays(plain)
         np.savez(folder / "policy.npz", **weights)
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from .formats import Run, package
-from .plain import Plain, Step, Value, product, times
+from ..plugins import package
+from .formats import Run
 from .program import Program
 from .source import type_name
+from .steps import Plain, Step, Value, product, times
 
 OPSET = 18
 IR = 9  # version of the file that came with this opset

@@ -28,7 +28,7 @@ class StableHlo:
     def write(self, program: Program, folder: Path) -> None:
         made = jax_export.export(jax.jit(program.act), platforms=PLATFORMS)(*program.structs)
         (folder / "policy.stablehlo").write_bytes(made.serialize())
-        (folder / "policy.mlir").write_text(made.mlir_module())
+        (folder / "policy.mlir").write_text(made.mlir_module(), "utf-8")
         self._names = list(program.inputs), list(program.outputs)
 
     def load(self, folder: Path) -> Run:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .formats import Run, loaded_module, package
+from ..plugins import package
+from .formats import Run, loaded_module
 from .program import Program
 from .source import SAME, Words, arrays, module
 
@@ -70,7 +71,7 @@ class Torch:
     def write(self, program: Program, folder: Path) -> None:
         torch = package("torch")
         plain = program.plain
-        (folder / "policy.py").write_text(module(plain, TORCH, program.title))
+        (folder / "policy.py").write_text(module(plain, TORCH, program.title), "utf-8")
         weights = {name: torch.from_numpy(array) for name, array in arrays(plain).items()}
         torch.save(weights, folder / "policy.pt")
 

@@ -13,8 +13,8 @@ from ..types import View
 from . import formats
 from .check import TOLERANCE, Checked, check
 from .formats import Format
-from .plain import Value
 from .program import NEXT, Policy, Program, Unsupported
+from .steps import Value
 
 ABOUT = "export.json"
 MEANINGS = {  # of inputs and outputs
@@ -136,8 +136,8 @@ def _write(
     checked = check(program, made.load(place), views)
     about = about | _facts(program) | {"checked": checked._asdict()}
     files.write_json(place / ABOUT, about)
-    (place / "example.py").write_text(_example(made, program))
-    (place / "README.md").write_text(_readme(made, program, about))
+    (place / "example.py").write_text(_example(made, program), "utf-8")
+    (place / "README.md").write_text(_readme(made, program, about), "utf-8")
     return checked
 
 

@@ -19,9 +19,18 @@ class ReturnNormaliser(NamedTuple):
     variance: Array
     windows: Array  # number seen so far, decayed
 
-    def update(self, x: Array, weight: Array, decay: float = 0.99) -> ReturnNormaliser:
-        """Update from a window's returns, under weights that add up to 1, or are all 0."""
-        mean, variance = moments(x, weight)
+    def update(
+        self,
+        x: Array,
+        weight: Array,
+        decay: float = 0.99,
+        axis: tuple[int, ...] | None = None,
+    ) -> ReturnNormaliser:
+        """Update from a window's returns, under weights that add up to 1, or are all 0.
+
+        With a decay of 1 all windows count alike. `axis` are the leading axes to average over.
+        """
+        mean, variance = moments(x, weight, axis)
         any_weight = total(weight.sum())  # 1, or 0 where no agent acted
         windows = jnp.where(any_weight > 0, decay * self.windows + 1, self.windows)
         step = any_weight / jnp.maximum(windows, 1.0)

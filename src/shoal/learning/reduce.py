@@ -39,13 +39,13 @@ def mean_weights(weight: Array) -> Array:
     return weight / jnp.maximum(total(weight.sum()), 1.0)
 
 
-def moments(x: Array, weight: Array) -> tuple[Array, Array]:
-    """Mean and variance over all devices, under weights that add up to 1.
+def moments(x: Array, weight: Array, axis: tuple[int, ...] | None = None) -> tuple[Array, Array]:
+    """Mean and variance over these axes and all devices, under weights that add up to 1.
 
     Computed in two passes: in float32, squares of numbers far from 0 lose the variance. The second
     pass also corrects the rounding error of the mean.
     """
-    rough = total((x * weight).sum())
+    rough = total((x * weight).sum(axis))
     away = x - rough
-    drift, square = total(((away * weight).sum(), (away * away * weight).sum()))
+    drift, square = total(((away * weight).sum(axis), (away * away * weight).sum(axis)))
     return rough + drift, jnp.maximum(square - drift * drift, 0.0)

@@ -51,33 +51,37 @@ def n_step(
     return target[:-1]
 
 
-def pool(reward: Array, discount: Array, how: str) -> tuple[Array, Array]:
+def pool(reward: Array, discount: Array, pooling: str) -> tuple[Array, Array]:
     """Rewards and discounts `[…,N]` to learn from: each agent's own, or the team's mean or sum.
 
     A pooled reward goes with the team's discount: a dead agent still shares in what its team earns.
     """
-    if how == "own":
+    if pooling == "own":
         return reward, discount
-    pooled = reward.mean(-1, keepdims=True) if how == "mean" else reward.sum(-1, keepdims=True)
+    pooled = reward.mean(-1, keepdims=True) if pooling == "mean" else reward.sum(-1, keepdims=True)
     return jnp.broadcast_to(pooled, reward.shape), jnp.broadcast_to(
         discount.max(-1, keepdims=True), discount.shape
     )
 
 
-def counted(view: View, how: str) -> Array:
+def counted(view: View, pooling: str) -> Array:
     """`[…,N]` bool: agents whose value counts at an instant.
 
     These are the living, and those truncated alone at this instant. With a pooled reward the team
     plays on when one of its agents leaves; it is truncated only when the last one leaves.
     """
-    if how == "own":
+    if pooling == "own":
         return view.alive | view.cut
     return view.alive | (view.cut & ~view.alive.any(-1, keepdims=True))
 
 
-def left(view: View, how: str) -> Array:
+def left(view: View, pooling: str) -> Array:
     """`[…,N or 1]` bool: an agent, or with a pooled reward its team, is truncated here."""
-    return view.cut if how == "own" else (counted(view, how) & ~view.alive).any(-1, keepdims=True)
+    return (
+        view.cut
+        if pooling == "own"
+        else (counted(view, pooling) & ~view.alive).any(-1, keepdims=True)
+    )
 
 
 def settle(reward: Array, discount: Array, values: Array, left: Array) -> tuple[Array, Array]:
@@ -89,11 +93,11 @@ def settle(reward: Array, discount: Array, values: Array, left: Array) -> tuple[
     return jnp.where(left[:-1], values[:-1], reward), jnp.where(left[:-1], 0.0, discount)
 
 
-def learning_weight(window: Window, how: str) -> Array:
+def learning_weight(window: Window, pooling: str) -> Array:
     """`[T,B,N]` 1 where an agent learns from a transition, else 0.
 
     It learns while it lives; with a pooled reward also after its death.
     """
-    if how == "own":
+    if pooling == "own":
         return window.weight
     return jnp.broadcast_to(window.valid, window.view.alive[:-1].shape).astype(jnp.float32)

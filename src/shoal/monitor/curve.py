@@ -34,8 +34,17 @@ def draw(
     figure.suptitle(title, x=0.01, ha="left", color=INK, fontsize=11, fontweight="bold")
     for axes, team in zip(figure.subplots(1, len(teams), squeeze=False)[0], teams, strict=True):
         _panel(axes, team, points, training, random and float(random.returns[team].mean()))
+    plain_texts(figure)
     with atomic(path) as temporary:
         figure.savefig(temporary, format="png")
+
+
+def plain_texts(figure: Any) -> None:
+    """Show a dollar sign in a name as such, not as the start of a formula."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
 
 
 def _panel(

@@ -14,8 +14,9 @@ import random
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
-from typing import Any
+from functools import partial
+from itertools import repeat, zip_longest
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -26,12 +27,13 @@ from ..config.config import Config
 from ..engine.episodes import DEFAULT
 from ..engine.evaluate import Evaluator
 from ..engine.host_evaluate import HostEvaluator
+from ..engine.thoughts import Thoughts, think
 from ..envs.host.arena import Arena, Picture
 from ..envs.host.match import Hosted
-from ..render import video
+from ..render import Scene, thoughts, video
 from ..render.draw import team_colours
 from ..store.metrics_file import FILM
-from ..types import Clock
+from ..types import Clock, Spec, View
 from .callbacks import Callback, Evaluated, LiveRun
 
 FOLDER = "videos"  # subfolder of a run
@@ -43,6 +45,16 @@ THUMB = 320
 THUMBS = 100
 
 
+class Mind(NamedTuple):
+    """What a team sees, thinks and does at one instant."""
+
+    observations: np.ndarray  # [N,F]
+    alive: np.ndarray  # [N]
+    preferences: np.ndarray | None  # [N,A], as in `Thoughts`
+    values: np.ndarray | None  # [N]
+    actions: np.ndarray | None  # [N] or [N,A]; None at the last instant
+
+
 @dataclass(frozen=True)
 class Take:
     """One filmed episode."""
@@ -50,6 +62,10 @@ class Take:
     pictures: Callable[[], Iterator[np.ndarray]]  # frames [H,W,3], one per instant
     # at each instant: mean return per agent so far, by team
     returns: Sequence[dict[str, float]]
+    # at each instant, by team; empty unless the camera was asked for thoughts
+    minds: Sequence[dict[str, Mind]] = ()
+    # the scenes, where Shoal draws the game itself
+    scenes: Callable[[], list[Scene]] = list
 
     @property
     def steps(self) -> int:
@@ -60,74 +76,140 @@ class Camera:
     """Films the first `shown` episodes of an evaluation."""
 
     def __init__(
-        self, env: Any, algorithms: dict[str, Algorithm], episodes: int, greedy: bool, shown: int
+        self,
+        env: Any,
+        algorithms: dict[str, Algorithm],
+        episodes: int,
+        greedy: bool,
+        shown: int,
+        thoughts: bool = False,
     ):
         self.env = env
         self.shown = shown
+        self.thoughts = thoughts
         self.evaluator = Evaluator(env, algorithms, episodes, greedy)
+        self._think = jax.jit(partial(think, algorithms))
 
     def shoot(self, learners: dict, seed: int, clock: Clock) -> list[Take]:
         """Play the episodes; frames are drawn when they are asked for."""
-        instants = list(self.evaluator.instants(learners, seed, clock))
-        states = [jax.device_get(tally.play.game) for tally, _ in instants]
-        actions = [jax.device_get(did) for _, did in instants]
-        over = np.array([tally.over for tally, _ in instants])  # [T,B]
-        earned = [jax.device_get(tally.returns) for tally, _ in instants]
+        states, actions, over, earned, minds = [], [], [], [], []
+        for tally, did in self.evaluator.instants(learners, seed, clock):
+            states.append(jax.device_get(tally.play.game))
+            actions.append(jax.device_get(did))
+            over.append(np.asarray(tally.over))
+            earned.append(jax.device_get(tally.returns))
+            if self.thoughts:
+                play = tally.play
+                found = self._think(learners, clock, play.views, play.carries)
+                minds.append(jax.device_get((play.views, found)))
         takes = []
         for game in range(self.shown):
-            end = int((~over[:, game]).sum())
-            draw = _Drawing(self.env, states[:end], actions[:end], game)
+            end = int((~np.array(over)[:, game]).sum())
+            drawn = (states[:end], actions[:end], game)
             so_far = [
                 {team: float(rows[game].mean()) for team, rows in at.items()} for at in earned[:end]
             ]
-            takes.append(Take(draw, so_far))
+            heads = [
+                _minds(views, found, did, game)
+                for (views, found), did in zip(minds[:end], [*actions[1:end], {}], strict=False)
+            ]
+            takes.append(
+                Take(
+                    partial(self.env.pictures, *drawn),
+                    so_far,
+                    heads,
+                    partial(getattr(self.env, "scenes", _no_scenes), *drawn),
+                )
+            )
         return takes
 
     def close(self) -> None:
         """Do nothing: a compiled game has no processes."""
 
 
-@dataclass(frozen=True)
-class _Drawing:
-    env: Any
-    states: list
-    actions: list
-    game: int
+def _no_scenes(*_: Any) -> list[Scene]:
+    return []
 
-    def __call__(self) -> Iterator[np.ndarray]:
-        return self.env.pictures(self.states, self.actions, self.game)
+
+def _minds(
+    views: dict[str, View], found: dict[str, Thoughts], did: dict[str, Any], game: int
+) -> dict[str, Mind]:
+    """Every team's mind in one game; `did` are the actions that follow, if any."""
+    return {
+        team: Mind(
+            np.asarray(view.obs)[game],
+            np.asarray(view.alive)[game],
+            None if found[team].preferences is None else np.asarray(found[team].preferences)[game],
+            None if found[team].values is None else np.asarray(found[team].values)[game],
+            np.asarray(did[team])[game] if team in did else None,
+        )
+        for team, view in views.items()
+    }
 
 
 class HostCamera(HostEvaluator):
     """`Camera` for a game on the host, which draws a frame at every instant."""
 
-    def __init__(self, env: Hosted, algorithms: dict[str, Algorithm], greedy: bool, shown: int):
+    def __init__(
+        self,
+        env: Hosted,
+        algorithms: dict[str, Algorithm],
+        greedy: bool,
+        shown: int,
+        thoughts: bool = False,
+    ):
         settings = replace(DEFAULT, patience=env.patience)
         super().__init__(
             replace(env, draws=True), algorithms, shown, greedy, int(env.watched), settings
         )
         self.reels: dict[tuple[int, int], list[Picture]] = {}
         self.earned: dict[tuple[int, int], list[dict[str, float]]] = {}
+        self.minds: dict[tuple[int, int], list[dict[str, Mind]]] = {}
+        self.shown_now: list[tuple[int, int]] = []  # episodes of which a frame was just drawn
+        self.learners: dict[str, Any] = {}
+        if thoughts:
+            self._think = jax.jit(partial(think, algorithms))
+            self._decided = self._decide
+            self._decide = self._think_and_decide
 
     def shoot(self, learners: dict, seed: int, clock: Clock) -> list[Take]:
         """Play and draw the episodes."""
         self.reels = {}
         self.earned = {}
+        self.minds = {}
+        self.learners = learners
         with _undisturbed():
             self(learners, seed, clock)
         # order of an evaluation: every game's first episode, then every second one
         places = sorted(self.reels)
-        return [Take(_Unpacking(self.reels[at]), self.earned[at]) for at in places]
+        return [
+            Take(_Unpacking(self.reels[at]), self.earned[at], self.minds.get(at, ()))
+            for at in places
+        ]
+
+    def _think_and_decide(
+        self, tree: Any, leaves: Any, clock: Clock, views: Any, carries: Any, seed: Any, step: Any
+    ) -> Any:
+        """Decide, and keep what every team thought."""
+        found = jax.device_get(self._think(self.learners, clock, views, carries))
+        actions, carries = self._decided(tree, leaves, clock, views, carries, seed, step)
+        did = jax.device_get(actions)
+        for at in self.shown_now:
+            self.minds[at].append(_minds(views, found, did, at[1]))
+        return actions, carries
 
     def _look(
         self, arena: Arena, row: np.ndarray, going: np.ndarray, rows: dict[str, np.ndarray]
     ) -> None:
         pictures = arena.render(going)
+        self.shown_now = []
         for game in np.flatnonzero(going).tolist():
             at = (int(row[game]), game)
             if arena.arrays["first"][game] or at not in self.reels:  # a broken episode begins anew
                 self.reels[at] = []
                 self.earned[at] = []
+                self.minds[at] = []
+            self.shown_now.append(at)
             self.reels[at].append(pictures[game])
             self.earned[at].append({team: float(own[at].mean()) for team, own in rows.items()})
 
@@ -142,17 +224,22 @@ class _Unpacking:
 
 
 def camera(
-    env: Any, algorithms: dict[str, Algorithm], episodes: int, greedy: bool, shown: int = 0
+    env: Any,
+    algorithms: dict[str, Algorithm],
+    episodes: int,
+    greedy: bool,
+    shown: int = 0,
+    thoughts: bool = False,
 ) -> Camera | HostCamera:
     """A camera that films `shown` of the episodes, or all; refuses a game that cannot be drawn."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame needs no screen
     if isinstance(env, Hosted):
-        made = HostCamera(env, algorithms, greedy, shown or episodes)
+        made = HostCamera(env, algorithms, greedy, shown or episodes, thoughts)
         with _undisturbed():
             made.env.try_out()
         return made
     env.drawable()
-    return Camera(env, algorithms, episodes, greedy, shown or episodes)
+    return Camera(env, algorithms, episodes, greedy, shown or episodes, thoughts)
 
 
 def pace(takes: Sequence[Take]) -> int:
@@ -160,17 +247,44 @@ def pace(takes: Sequence[Take]) -> int:
     return max(FPS, -(-max(take.steps for take in takes) // LONGEST))
 
 
-def reel(takes: Sequence[Take], title: str, env: Any, fps: int) -> Iterator[np.ndarray]:
+def thoughts_of(
+    teams: dict[str, Spec], kinds: dict[str, str], minds: dict[str, Mind]
+) -> list[thoughts.Head]:
+    """The thoughts of every living agent; `kinds` is the meaning of each team's preferences."""
+    heads = []
+    for team, mind in minds.items():
+        for i, agent in enumerate(teams[team].agents):
+            if not mind.alive[i]:
+                continue
+            preferences = None if mind.preferences is None else mind.preferences[i]
+            value = None if mind.values is None else float(mind.values[i])
+            action = None if mind.actions is None else np.asarray(mind.actions[i])
+            heads.append(
+                thoughts.Head(agent, team, kinds.get(team, ""), preferences, value, action)
+            )
+    return heads
+
+
+def reel(
+    takes: Sequence[Take], title: str, env: Any, fps: int, kinds: dict[str, str] | None = None
+) -> Iterator[np.ndarray]:
     """All frames of a video: every instant with its caption, and the end of each episode for a
-    second."""
+    second.
+
+    Where a camera was asked for thoughts, they stand beneath; `kinds` is as in `thoughts_of`."""
+    kinds = kinds or {}
     colours = team_colours(env.teams) if getattr(env, "coloured", False) else {}
     for number, take in enumerate(takes, 1):
         which = f"episode {number}, " if len(takes) > 1 else ""
         frame = None
-        for step, (picture, returns) in enumerate(zip(take.pictures(), take.returns, strict=True)):
+        shown = zip_longest(take.pictures(), take.returns, take.minds)
+        for step, (picture, returns, minds) in enumerate(shown):
             frame = video.captioned(
                 video.fitted(picture), title, f"{which}step {step}", returns, colours
             )
+            if take.minds:
+                heads = thoughts_of(env.teams, kinds, minds or take.minds[-1])
+                frame = thoughts.beneath(frame, heads, colours)
             yield frame
         if frame is not None:
             yield from repeat(frame, fps)

@@ -6,7 +6,6 @@ The run folder's `tracking.json` keeps the tracker's run id, so that a resumed r
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import secrets
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .. import files
+from .. import files, plugins
 from ..config.config import Config
 from ..errors import ShoalError
 from ..store import folder
@@ -29,10 +28,9 @@ UNKNOWN = re.compile(r"[^\w/. -]")  # characters that MLflow allows in no metric
 class Tracker(Callback):
     """A tracking service: opens a tracked run at the first call and closes it at the end."""
 
-    name: str
+    name: str  # under which `tracking.json` keeps the id of the tracked run
 
     def __init__(self) -> None:
-        self.package = package(self.name)
         self.ended = False
         self.open = False
 
@@ -66,7 +64,10 @@ class Tracker(Callback):
     def _tracked_as(path: Path) -> dict[str, str]:
         """Ids of the tracked runs, from before this run was resumed."""
         ids = files.read_json(path, "a run that was tracked") if path.exists() else {}
-        if not isinstance(ids, dict) or not all(isinstance(one, str) for one in ids.values()):
+        sound = isinstance(ids, dict) and all(
+            isinstance(one, str) for name, one in ids.items() if name != files.FORMAT
+        )
+        if not sound:
             raise ShoalError(f"{path} does not say how the run was tracked: remove it")
         return ids
 
@@ -94,6 +95,7 @@ class WandB(Tracker):
 
     def __init__(self) -> None:
         super().__init__()
+        self.package = plugins.package(self.name)
         mode = os.environ.get("WANDB_MODE") or self.package.setup().settings.mode
         if mode == "online" and not self._known():
             raise ShoalError(
@@ -144,6 +146,10 @@ class MLflow(Tracker):
 
     name = "mlflow"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.package = plugins.package(self.name)
+
     def begin(self, run: LiveRun, before: str) -> str:
         self.client = self.package.MlflowClient()
         if before:
@@ -179,18 +185,11 @@ KINDS: dict[str, Callable[[], Tracker]] = {"wandb": WandB, "mlflow": MLflow}
 
 
 def trackers(config: Config) -> list[Tracker]:
-    """The trackers that a run's settings name."""
-    return [KINDS[word]() for word in config.settings.track.split(",") if word]
-
-
-def package(name: str) -> Any:
-    """Import an optional package."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise ShoalError(
-            f"track={name} needs the package {name}: pip install 'shoal[{name}]'"
-        ) from None
+    """The trackers that a run's settings name: ours, or by entry point or import path."""
+    words = [word.strip() for word in config.settings.track.split(",") if word.strip()]
+    return [
+        KINDS[word]() if word in KINDS else plugins.made("tracker", word, Tracker) for word in words
+    ]
 
 
 def flat(plain: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -48,6 +48,10 @@ class Categorical(NamedTuple):
     def entropy(self) -> Array:
         return -(jnp.exp(self.log_probs) * self.log_probs).sum(-1)
 
+    def kl(self, other: Categorical) -> Array:
+        """KL divergence of another from this one; both have the same legal actions."""
+        return (jnp.exp(self.log_probs) * (self.log_probs - other.log_probs)).sum(-1)
+
 
 class Gaussian(NamedTuple):
     mean: Array  # […,N,A]
@@ -58,7 +62,11 @@ class Gaussian(NamedTuple):
     squash: bool | Array
 
     def sample(self, key: Array) -> Array:
-        return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape)
+        return self.at(jax.random.normal(key, self.mean.shape))
+
+    def at(self, noise: Array) -> Array:
+        """The sample that standard normal noise stands for."""
+        return self.mean + jnp.exp(self.log_std) * noise
 
     def mode(self) -> Array:
         return self.mean
@@ -93,6 +101,12 @@ class Gaussian(NamedTuple):
         slope = (_log_tanh_slope(raw) * WEIGHTS).sum(-1)
         entropy = 0.5 * jnp.log(2 * jnp.pi * jnp.e) + self.log_std + self._log_slope(slope)
         return (entropy * self.used).sum(-1)
+
+    def kl(self, other: Gaussian) -> Array:
+        """KL divergence of another from this one, before clipping; squashing does not change it."""
+        away = (self.mean - other.mean) ** 2 + jnp.exp(2 * self.log_std)
+        shift = other.log_std - self.log_std
+        return ((shift + 0.5 * (away * jnp.exp(-2 * other.log_std) - 1)) * self.used).sum(-1)
 
     def _log_slope(self, tanh: Array) -> Array:
         """Log slope from raw sample to action: of the bounds and, if squashed, of tanh."""

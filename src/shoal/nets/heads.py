@@ -1,19 +1,24 @@
-"""Heads by action space: features -> a distribution over actions (`distributions.py`)."""
+"""Heads by action space: features -> a distribution over actions (`distributions.py`).
+
+With `agent`, a stochastic policy's features and legal actions are of that agent alone: `[…,1,F]`.
+"""
 
 from __future__ import annotations
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from ..types import Box, Discrete, Space, Spec
 from .distributions import Categorical, Deterministic, Gaussian, Relaxed, masked
+from .inputs import own
 from .layers import Dense, Rng
 
 
-def free(legal: Array, space: Box) -> Array:
+def free(legal: Array, space: Box, agent: Array | None = None) -> Array:
     """Dimensions in use whose bounds differ, so that the agent has a choice in them."""
-    return legal & (jnp.asarray(space.high) > jnp.asarray(space.low))
+    return legal & own(jnp.asarray(space.high) > jnp.asarray(space.low), agent)
 
 
 class CategoricalHead(eqx.Module):
@@ -22,8 +27,12 @@ class CategoricalHead(eqx.Module):
     def __init__(self, rng: Rng, owner: tuple[int, ...], hidden: int, space: Discrete):
         self.logits = Dense(rng, owner, hidden, space.n, gain=0.01)
 
-    def __call__(self, features: Array, legal: Array) -> Categorical:
+    def __call__(self, features: Array, legal: Array, agent: Array | None = None) -> Categorical:
         return masked(self.logits(features), legal)
+
+    def noise(self, key: Array, legal: Array) -> Array:
+        """What `Categorical.sample` draws for policies over these actions."""
+        return jax.random.uniform(key, legal.shape[:-1])
 
 
 class GaussianHead(eqx.Module):
@@ -38,13 +47,16 @@ class GaussianHead(eqx.Module):
         self.space = space
         self.squash = squash
 
-    def __call__(self, features: Array, legal: Array) -> Gaussian:
-        log_std = self.log_std[jnp.asarray(self.mean.owner)]
-        low = jnp.asarray(self.space.low)
-        high = jnp.asarray(self.space.high)
-        return Gaussian(
-            self.mean(features), log_std, free(legal, self.space), low, high, self.squash
-        )
+    def __call__(self, features: Array, legal: Array, agent: Array | None = None) -> Gaussian:
+        log_std = own(self.log_std[jnp.asarray(self.mean.owner)], agent)
+        low = own(jnp.asarray(self.space.low), agent)
+        high = own(jnp.asarray(self.space.high), agent)
+        used = free(legal, self.space, agent)
+        return Gaussian(self.mean(features), log_std, used, low, high, self.squash)
+
+    def noise(self, key: Array, legal: Array) -> Array:
+        """What `Gaussian.sample` draws for policies over these dimensions."""
+        return jax.random.normal(key, legal.shape)
 
 
 class DeterministicHead(eqx.Module):

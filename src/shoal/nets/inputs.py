@@ -21,6 +21,7 @@ class Context(NamedTuple):
     last: Array
     action: Any = None  # [T,B,N,A] the action at each instant, as nets read it, if known
     rivals: Any = None  # [T,B,M] the other teams' actions at each instant, if known
+    acts: Any = None  # [T,B,N] bool: agents whose action counts; only while agents decide
 
 
 class InputPart(NamedTuple):
@@ -30,14 +31,14 @@ class InputPart(NamedTuple):
     read: Callable[[Context, Spec], Array]
 
 
-def as_input(action: Array, spec: Spec) -> Array:
+def as_input(action: Array, spec: Spec, agent: Array | None = None) -> Array:
     """Encode an action `[…,N,A]` for nets: one-hot, or scaled from its bounds to [-1,1].
 
-    A dimension whose bounds are equal becomes 0.
+    A dimension whose bounds are equal becomes 0. With `agent`, the action is of that agent alone.
     """
     if isinstance(spec.action, Discrete):
         return jax.nn.one_hot(action, spec.action.n)
-    middle, half = bounds(spec.action)
+    middle, half = (own(bound, agent) for bound in bounds(spec.action))
     return jnp.where(half > 0, (action - middle) / jnp.where(half > 0, half, 1.0), 0.0)
 
 
@@ -59,14 +60,26 @@ def bounds(space: Box) -> tuple[Array, Array]:
     return high + low, high - low
 
 
+def own(rows: Array, agent: Array | None) -> Array:
+    """One agent's row `[1,A]` of `[N,A]`; without `agent`, or where all share `[A]`, everything."""
+    if agent is None or rows.ndim < 2:
+        return rows
+    return jax.lax.dynamic_slice_in_dim(rows, agent, 1)
+
+
 def _joint(context: Context, spec: Spec) -> Array:
-    """All agents' actions joined; one row per agent where each sees others (`[T,B,N,N,A]`)."""
-    rows = context.action if context.action.ndim == 5 else context.action[..., None, :, :]
+    """All agents' actions joined."""
+    rows = _rows(context.action)
     return rows.reshape(*rows.shape[:-2], -1)
 
 
+def _rows(action: Array) -> Array:
+    """A joint action for every agent that looks: `[T,B,1,N,A]`, or `[T,B,N,N,A]` if it has that."""
+    return action if action.ndim == 5 else action[..., None, :, :]
+
+
 def _others(context: Context, spec: Spec) -> Array:
-    others = context.action[..., None, :, :] * (1 - jnp.eye(spec.n))[:, :, None]
+    others = _rows(context.action) * (1 - jnp.eye(spec.n))[:, :, None]
     return others.reshape(*others.shape[:-2], -1)
 
 
@@ -94,6 +107,24 @@ JOINT_ACTION = InputPart(lambda spec: spec.n * spec.action.size, _joint)
 RIVALS_ACTION = InputPart(
     lambda spec: spec.rivals, lambda context, spec: context.rivals[..., None, :]
 )
+
+
+def heard(near: float, position: tuple[int, ...]) -> InputPart:
+    """Whom each agent hears, for torsos that communicate: `[T,B,N or 1,N]`, 1 or 0.
+
+    These are the living; with `near`, only those at most so far away. `position` are the numbers of
+    an observation that are the agent's own place. No layer reads this part: it has no width.
+    """
+
+    def read(context: Context, spec: Spec) -> Array:
+        alive = context.view.alive[..., None, :]
+        if not near:
+            return alive.astype(jnp.float32)
+        place = context.view.obs[..., jnp.asarray(position)].astype(jnp.float32)
+        away = jnp.square(place[..., :, None, :] - place[..., None, :, :]).sum(-1)
+        return (alive & (away <= near**2)).astype(jnp.float32)
+
+    return InputPart(lambda spec: 0, read)
 
 
 def width(parts: tuple[InputPart, ...], spec: Spec) -> int:

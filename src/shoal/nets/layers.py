@@ -60,10 +60,18 @@ class Dense(eqx.Module):
     """
 
     weight: Array  # [G,F,H]
-    bias: Array  # [G,H]
+    bias: Array  # [G,H], or [G,0] without one
     owner: tuple[int, ...] = eqx.field(static=True)
 
-    def __init__(self, rng: Rng, owner: tuple[int, ...], ins: int, outs: int, gain: float = 2**0.5):
+    def __init__(
+        self,
+        rng: Rng,
+        owner: tuple[int, ...],
+        ins: int,
+        outs: int,
+        gain: float = 2**0.5,
+        bias: bool = True,
+    ):
         groups = max(owner) + 1
         if groups * ins * outs > MOST:
             own = f" for each of {groups} owners" if groups > 1 else ""
@@ -77,12 +85,12 @@ class Dense(eqx.Module):
             self.weight = jnp.asarray(
                 np.stack([gain * _orthogonal(rng, ins, outs) for _ in range(groups)])
             )
-        self.bias = jnp.zeros((groups, outs))
+        self.bias = jnp.zeros((groups, outs if bias else 0))
         self.owner = owner
 
     def __call__(self, *parts: Array) -> Array:
         weight, bias = self._by_agent()
-        out = bias
+        out: Any = bias if bias.size else 0.0
         row = 0
         for part in parts:
             out = out + _matmul(part, weight[..., row : row + part.shape[-1], :])

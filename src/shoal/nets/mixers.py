@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -106,3 +108,18 @@ class UnrestrictedMixer(eqx.Module):
 
     def __call__(self, q: Array, state: Array) -> Array:
         return self.net(q, state) + self.value(state)
+
+
+class Mixed(eqx.Module):
+    """Each agent's critic, and the mixer of their values."""
+
+    local: Any
+    mixer: Monotone | UnrestrictedMixer | None  # None: the sum
+
+    @property
+    def torso(self) -> Any:
+        return self.local.torso
+
+    def team(self, values: Array, state: Array) -> Array:
+        """Mix values `[T,B,N]`, given the state `[T,B,S]`, into `[T,B,1]`."""
+        return values.sum(-1, keepdims=True) if self.mixer is None else self.mixer(values, state)

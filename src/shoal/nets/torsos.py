@@ -3,6 +3,10 @@
 A torso maps input parts `[T,B,N or 1,F]`, a carry and `first [T,B]` to features `[T,B,N,H]` and a
 new carry. A carry is any pytree whose leaves begin with `[B,N]`. Torsos of other packages are found
 by an entry point of `shoal.torsos` or by import path.
+
+A torso with an attribute `alone` communicates (`communication.py`): its last part says whom each
+agent hears, its constructor takes `rounds`, and nets without one row per agent have the torso
+called `alone` instead.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from jax import Array
 
 from .. import plugins
 from ..errors import ShoalError, did_you_mean
+from .communication import CommNet, IC3Net, TarMAC, Transformer
 from .gru import Gru
 from .layers import Rng
 from .mlp import Mlp, Parts, Style
@@ -36,7 +41,14 @@ class Torso(Protocol):
         ...
 
 
-TORSOS: dict[str, type[Torso]] = {"mlp": Mlp, "gru": Gru}
+TORSOS: dict[str, Any] = {  # each a type[Torso]
+    "mlp": Mlp,
+    "gru": Gru,
+    "commnet": CommNet,
+    "ic3net": IC3Net,
+    "tarmac": TarMAC,
+    "transformer": Transformer,
+}
 
 
 def find(name: str) -> type[Torso]:
@@ -55,3 +67,9 @@ def find(name: str) -> type[Torso]:
         if not isinstance(torso, type) or not hasattr(torso, part):
             raise ShoalError(f"{path} is not a torso: it must be a class that has {part}")
     return torso
+
+
+def alone(name: str) -> str:
+    """The torso that takes the place of a communicating one where there is nobody to hear; empty if
+    the torso does not communicate."""
+    return getattr(find(name), "alone", "")

@@ -40,7 +40,7 @@ def team_colours(teams: Iterable[str]) -> dict[str, str]:
 
 def draw(scenes: Sequence[Scene], teams: Iterable[str], width: int = WIDTH) -> Iterator[np.ndarray]:
     """Draw each instant of an episode as `[H,W,3]`, all showing the same part of the world."""
-    low, high = _frame(scenes)
+    low, high = frame(scenes)
     colours = COLOURS | team_colours(teams)
     for now, scene in enumerate(scenes):
         canvas = Canvas(low, high, width, colours)
@@ -223,7 +223,7 @@ BRUSHES: dict[type, Any] = {
 }
 
 
-def _frame(scenes: Sequence[Scene]) -> tuple[np.ndarray, np.ndarray]:
+def frame(scenes: Sequence[Scene]) -> tuple[np.ndarray, np.ndarray]:
     """Corners of the first scene, extended so that every agent is inside at every instant."""
     low = np.array(scenes[0].low, float)
     high = np.array(scenes[0].high, float)

@@ -17,10 +17,11 @@ from .draw import draw
 from .scene import Disc, Line, Patch, Scene, Shape
 
 Pictures = Callable[[Any, Sequence[Any]], Iterator[np.ndarray]]  # (game, worlds) -> pictures
+Scenes = Callable[[Any, Sequence[Any]], list[Scene]]  # (game, worlds) -> scenes
 
 
-def particles(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
-    """Draw JaxMARL's MPE; its states list agents before landmarks."""
+def particles(game: Any, worlds: Sequence[Any]) -> list[Scene]:
+    """Scenes of JaxMARL's MPE; its states list agents before landmarks."""
     env = game.env
     sides = {agent: team for team, agents in game.lineup.items() for agent in agents}
 
@@ -34,11 +35,11 @@ def particles(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
         ]
         return Scene([*arena, *things, *people])
 
-    return draw([scene(world) for world in worlds], game.teams)
+    return [scene(world) for world in worlds]
 
 
-def battle(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
-    """Draw JaxMARL's SMAX: living units, allies before enemies, each below a health bar."""
+def battle(game: Any, worlds: Sequence[Any]) -> list[Scene]:
+    """Scenes of JaxMARL's SMAX: living units, allies before enemies, each below a health bar."""
     env = getattr(game.env, "_env", game.env)
     allies = env.num_allies
     full = np.asarray(env.unit_type_health)
@@ -66,7 +67,7 @@ def battle(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
             ]
         return Scene(shapes, (-1, -1), (width + 1, height + 1))
 
-    return draw([scene(world) for world in worlds], game.teams)
+    return [scene(world) for world in worlds]
 
 
 def gymnax(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
@@ -95,14 +96,25 @@ def jumanji(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
 def painter(game: Any, world: Any) -> Pictures | None:
     """The function that draws such worlds, or None."""
     if hasattr(game, "lineup"):
-        kinds = {"p_pos": particles, "unit_positions": battle}
-        return next(
-            (kind for part, kind in kinds.items() if hasattr(getattr(world, "state", world), part)),
-            None,
-        )
+        return _drawn if teller(game, world) else None
     if hasattr(game, "params"):
         return gymnax
     return jumanji if hasattr(getattr(game.env, "_viewer", None), "_display_rgb_array") else None
+
+
+def teller(game: Any, world: Any) -> Scenes | None:
+    """The function that makes scenes of such worlds, or None."""
+    if not hasattr(game, "lineup"):
+        return None
+    kinds = {"p_pos": particles, "unit_positions": battle}
+    parts = getattr(world, "state", world)
+    return next((kind for part, kind in kinds.items() if hasattr(parts, part)), None)
+
+
+def _drawn(game: Any, worlds: Sequence[Any]) -> Iterator[np.ndarray]:
+    tell = teller(game, worlds[0])
+    assert tell, "its painter is this one"
+    return draw(tell(game, worlds), game.teams)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ one team, a row's policy plays its first agents and a column's the rest.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,12 +20,13 @@ from ..engine.episodes import Episodes
 from ..engine.evaluate import evaluator
 from ..envs.host.arena import Alone
 from ..errors import ShoalError, did_you_mean
-from ..files import atomic
+from ..files import write_json
 from ..store.player import Player
+from . import figures
+from .figures import INK
 
 PICTURE = "crossplay.png"
 NUMBERS = "crossplay.json"
-INK = "#33383d"
 
 
 class Entrant(NamedTuple):
@@ -220,10 +220,8 @@ def _standard_error(scores: np.ndarray) -> float:
 def write(table: Table, folder: Path) -> None:
     """Write the numbers as JSON and the heat map as PNG."""
     folder.mkdir(parents=True, exist_ok=True)
-    with atomic(folder / NUMBERS) as temporary:
-        temporary.write_text(json.dumps(table.to_json(), indent=1))
-    with atomic(folder / PICTURE) as temporary:
-        _heat_map(table).savefig(temporary, format="png")
+    write_json(folder / NUMBERS, table.to_json())
+    figures.save(_heat_map(table), folder / PICTURE)
 
 
 def _heat_map(table: Table) -> Any:
@@ -232,9 +230,7 @@ def _heat_map(table: Table) -> Any:
     from matplotlib.figure import Figure
 
     side = max(3.2, 0.62 * len(table.names) + 1.6)
-    figure = Figure(
-        figsize=(side * len(table.returns) + 1.5, side + 0.6), layout="constrained", dpi=130
-    )
+    figure = Figure(figsize=(side * len(table.returns) + 1.5, side + 0.6), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(
         f"cross-play on {table.env}", x=0.01, ha="left", color=INK, fontsize=11, fontweight="bold"

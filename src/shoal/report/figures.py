@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..files import atomic
-from ..monitor.curve import short
+from ..monitor.curve import plain_texts, short
 from .statistics import Estimate, estimate, profile
 from .study import Study, Task
 from .tables import Comparison, Total, interval, number
@@ -280,16 +280,8 @@ def save(figure: Any, path: Path) -> None:
     # no dates: equal runs give equal files
     dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
     with atomic(path) as temporary, rc_context({"svg.hashsalt": "shoal", "pdf.fonttype": 42}):
-        _plain_texts(figure)
+        plain_texts(figure)
         figure.savefig(temporary, format=kind, dpi=130, facecolor="white", metadata=dates)
-
-
-def _plain_texts(figure: Any) -> None:
-    """Show a dollar sign in a name as such, not as the start of a formula."""
-    from matplotlib.text import Text
-
-    for text in figure.findobj(Text):
-        text.set_parse_math(False)
 
 
 def inline(figure: Any) -> str:
@@ -299,7 +291,7 @@ def inline(figure: Any) -> str:
     drawn = io.StringIO()
     nobody = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "shoal"}):
-        _plain_texts(figure)
+        plain_texts(figure)
         figure.savefig(drawn, format="svg", transparent=True, metadata=nobody)
     text = drawn.getvalue()
     text = re.sub(r' xmlns(:xlink)?="[^"]*"', "", text[text.index("<svg") :])

@@ -89,9 +89,9 @@ def page(study: Study, folder: Path, pictures: dict[str, Any]) -> str:
     parts = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="faint">{escape(_runs(study))}</p>',
-        _remarks(study),
-        section("Scores", _scores(study)),
-        *([section("Over all tasks", _aggregate(study, drawn["scores"]))] if several else []),
+        remarks(study),
+        section("Scores", scores(study)),
+        *([section("Over all tasks", aggregate(study, drawn["scores"]))] if several else []),
         section("Learning curves", CURVES_TOLD, drawn["curves"]),
         *([section("Performance profiles", PROFILES_TOLD, drawn["profiles"])] if several else []),
         *(
@@ -138,7 +138,7 @@ SETTINGS_TOLD = (
 )
 
 
-def _remarks(study: Study) -> str:
+def remarks(study: Study) -> str:
     told = "".join(f"<p>{escape(remark)}</p>" for remark in tables.remarks(study))
     return f'<div class="warn">{told}</div>' if told else ""
 
@@ -158,7 +158,7 @@ def _runs(study: Study) -> str:
     return f"{count(len(study.runs), 'run')}{without}. Scores are {score}."
 
 
-def _scores(study: Study) -> str:
+def scores(study: Study) -> str:
     rows = tables.rows(study)
     best = {
         task: max((row for row in rows if row.task == task), key=_middle) for task in study.tasks
@@ -186,7 +186,7 @@ def _middle(row: tables.Row) -> float:
     return float("-inf") if row.iqm is None else float(row.iqm.value)
 
 
-def _aggregate(study: Study, picture: str) -> str:
+def aggregate(study: Study, picture: str) -> str:
     scales = []
     for task in study.comparable:
         low, high = study.scale(task)

@@ -360,5 +360,5 @@ def _place(run: RunScores, folder: Path) -> str:
 
 
 def write_csv(path: Path, lines: Iterable[list]) -> None:
-    with atomic(path) as temporary, temporary.open("w", newline="") as file:
+    with atomic(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(lines)

@@ -14,14 +14,18 @@ from typing import Any
 
 import jax
 
-from .. import algorithms
+from .. import algorithms, peers
+from ..clusters import LOCAL
 from ..config.config import Config
 from ..config.trust import NOTHING, Trust
+from ..devices import usable
 from ..engine import sizing
 from ..engine.episodes import Episodes
 from ..engine.evaluate import evaluator
 from ..engine.host_loop import HostLoop
 from ..engine.loop import Loop
+from ..engine.peer_loop import leading
+from ..engine.ray_host import cluster_loop
 from ..envs.host.arena import Alone
 from ..envs.host.watched import Halted, never
 from ..errors import ShoalError
@@ -31,6 +35,7 @@ from ..monitor.callbacks import Callback, Hooks, LiveRun
 from ..monitor.console import Console
 from ..monitor.diagnosis import cause
 from ..monitor.metrics import Diverged, RunMetrics
+from ..monitor.notebook import shown
 from ..monitor.sinks import Log
 from ..store import checkpoint, folder, policy_store, start
 from ..store.best import BestPolicy
@@ -46,7 +51,7 @@ GRACE = 5.0  # seconds for the last evaluations of a run that a signal stopped
 
 def train(config: Config, quiet: bool = False, callbacks: Sequence[Callback] = ()) -> Result:
     """Train a run from the beginning."""
-    return Trainer(config, Console(quiet), callbacks).run()
+    return Trainer(config, shown(quiet), callbacks).run()
 
 
 def resume(
@@ -58,7 +63,7 @@ def resume(
 ) -> Result:
     """Resume an interrupted run, or extend any run to `steps` in all."""
     config = resuming.config_of(path, trust, steps)
-    return Trainer(config, Console(quiet), callbacks).resume(path)
+    return Trainer(config, shown(quiet), callbacks).resume(path)
 
 
 class Trainer:
@@ -210,9 +215,13 @@ class Trainer:
     def _loop(self) -> Loop:
         c = self.config
         s = self.config.settings
+        if peers.several():
+            return leading(c)
         parts = (c.game, c.algorithms, s.games, s.window, s.steps, c.devices)
         if not c.hosted:
             return Loop(*parts)
+        if s.cluster != LOCAL:
+            return cluster_loop(s.cluster, c, self._halted)
         return HostLoop(*parts, c.workers, s.patience, s.tolerance, self._halted, self.alone)
 
     def _halted(self) -> bool:
@@ -223,8 +232,9 @@ class Trainer:
         c = self.config
         s = self.config.settings
         episodes = episodes or s.eval_episodes
+        workers = c.workers if s.cluster == LOCAL else min(c.workers, len(usable()))
         return evaluator(
-            c.game, players, episodes, greedy, c.workers, s, self.alone, self.console.say
+            c.game, players, episodes, greedy, workers, s, self.alone, self.console.say
         )
 
     def _introduce(self, path: Path) -> None:
@@ -255,10 +265,7 @@ class Trainer:
 
     def _started(self, state: TrainState) -> TrainState:
         """The opening state with the weights of the run to start from."""
-        if not self.start:
-            return state
-        places = jax.tree.map(lambda leaf: leaf.sharding, state.learners)
-        return state._replace(learners=jax.device_put(self.start.learners, places))
+        return self.loop.with_learners(state, self.start.learners) if self.start else state
 
     def _train(self, program: Any, writer: checkpoint.CheckpointWriter) -> None:
         s = self.config.settings
@@ -288,9 +295,8 @@ class Trainer:
             return self.metrics.iteration(metrics, spent, broke if self.loop.faults else {})
         except Diverged as error:
             before = self.metrics.history.points[0].played
-            raise Diverged(
-                f"{error}: {cause(self.config, jax.device_get(self.state.views), before)}"
-            ) from None
+            views = self.loop.fetch(self.state, ["views"]).views
+            raise Diverged(f"{error}: {cause(self.config, views, before)}") from None
 
     def _save(self, writer: checkpoint.CheckpointWriter) -> None:
         """Write a checkpoint, unless the last one has the same step."""
@@ -307,7 +313,7 @@ class Trainer:
             "config": self.config.to_json(),
             "protocol": self.protocol,
         }
-        writer.save(self.state, about, self.best.learners)
+        writer.save(self.loop.fetch(self.state), about, self.best.learners)
         self.saved = run.steps
 
     def _written(self, writer: checkpoint.CheckpointWriter) -> None:

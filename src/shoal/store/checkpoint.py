@@ -45,12 +45,11 @@ class CheckpointWriter:
     def save(
         self, state: TrainState, about: CheckpointAbout, best: dict[str, Any] | None = None
     ) -> None:
-        """Copy the state and write it in the background; call `settle` first.
+        """Copy a state on the host and write it in the background; call `settle` first.
 
         `best` are the learners of the best policy so far, for a resumed run to go back to."""
         copy = {
-            name: np.array(leaf, order="C")
-            for name, leaf in runs.leaves_by_name(jax.device_get(state)).items()
+            name: np.array(leaf, order="C") for name, leaf in runs.leaves_by_name(state).items()
         }
         copy |= {
             f"{BEST}{name}": np.array(leaf, order="C")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import platform
 import re
 import shutil
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +21,7 @@ import numpy as np
 
 from .. import __version__, envs, plugins
 from ..config.config import Config
-from ..config.trust import NOTHING, Trust, needed, parts
+from ..config.trust import NOTHING, Trust, needed, words
 from ..devices import setup
 from ..errors import ShoalError
 from ..files import errors_name, read_json, write_json
@@ -34,6 +36,7 @@ SUMMARY = "summary.json"
 GROUP = "group.json"  # in a folder that holds the runs of several seeds
 FINISHED = "finished"  # reason of a run that was trained to its end
 LOCK = ".lock"  # held by the process that trains the run
+STOP = ".stop"  # asks the process that trains the run to stop
 CLAIM = ".claim"  # suffix of a lock file beside a folder about to be made
 FAULTS = "faults.jsonl"  # exists only if an environment on the host broke
 CHECKPOINTS = "checkpoints"
@@ -53,6 +56,7 @@ FREE = (
 UNDECIDED = (
     *FREE,
     "film",
+    "replays",
     "track",
     "project",
     "callbacks",
@@ -207,7 +211,7 @@ def protocol(config: Config) -> RunProtocol:
             "numpy": np.__version__,
             "python": platform.python_version(),
             **envs.versions(config.env),
-            **plugins.versions(parts(config.to_json())),
+            **plugins.versions([config.env, *words(config.to_json())]),
         },
         "device": jax.devices()[0].device_kind,
         "devices": config.devices,
@@ -234,13 +238,23 @@ def locked(path: Path) -> Iterator[None]:
             raise ShoalError(
                 f"{link} is a link that leads out of {path}: put what it leads to in its place"
             )
-    with (path / LOCK).open("w") as file:
+    try:
+        file = (path / LOCK).open("a")
+    except OSError as error:
+        raise ShoalError(
+            f"{path} cannot be written to ({error.strerror}): mend that, or copy it to where it can"
+        ) from None
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ShoalError(
                 f"{path} is being trained by another process: wait until that has ended"
             ) from None
+        (path / STOP).unlink(missing_ok=True)  # was meant for the process before
+        file.truncate(0)
+        file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
+        file.flush()
         yield
 
 
@@ -328,7 +342,7 @@ def console(path: Path) -> Path:
 def last_words(path: Path) -> str:
     """The last line of a run's console output."""
     with contextlib.suppress(OSError):
-        lines = console(path).read_text(errors="replace").split("\n")
+        lines = console(path).read_text("utf-8", errors="replace").split("\n")
         return next(
             (line.strip().removeprefix("shoal: ") for line in reversed(lines) if line.strip()), ""
         )

@@ -3,19 +3,82 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
-from ..errors import ShoalError
+from ..errors import ShoalError, did_you_mean
 from ..types import Discrete, Spec, View
 
 Masks = Mapping[str, Any]  # by agent
 
 
-def agent_rows(
+class Seen(NamedTuple):
+    """What agents observe at an instant, checked."""
+
+    games: int  # 0 if nobody observes anything
+    batched: bool  # whether it came as a batch of games
+    rows: dict[str, dict[str, np.ndarray]]  # team -> agent -> `[B,obs]`
+    views: dict[str, View]  # of numpy arrays, by team that observes something
+
+
+def read(
+    teams: Mapping[str, Spec],
+    agents: Sequence[str],
+    observations: Any,
+    legal: Any = None,
+    alive: Any = None,
+) -> Seen:
+    """Read what users hand over for some `agents` of these teams; refuses what does not fit."""
+    legal = {} if legal is None else legal
+    alive = {} if alive is None else alive
+    for name, given in {"observations": observations, "legal": legal, "alive": alive}.items():
+        _refuse_unknown(name, given, agents)
+    sizes = observation_sizes(teams)
+    shapes = {spec.pixels for spec in teams.values() if spec.pixels}
+    seen = {
+        agent: _agent_rows(agent, value, sizes[agent], shapes)
+        for agent, value in observations.items()
+    }
+    games, batched = _count(seen)
+    rows = {
+        team: {agent: own for agent, (own, _) in seen.items() if agent in spec.agents}
+        for team, spec in teams.items()
+    }
+    views = {
+        team: _team_view(teams[team], own, legal, alive, games) for team, own in rows.items() if own
+    }
+    return Seen(games, batched, rows, views)
+
+
+def _refuse_unknown(name: str, given: Any, agents: Sequence[str]) -> None:
+    """Refuse anything but a dictionary whose keys are among these agents."""
+    if not isinstance(given, Mapping):
+        raise ShoalError(f"{name} must be a dictionary by agent, such as {{{agents[0]!r}: ...}}")
+    for agent in given:
+        if agent not in agents:
+            hint = did_you_mean(str(agent), agents)
+            known = ", ".join(agents)
+            raise ShoalError(f"there is no agent {agent!r}{hint}: this policy plays {known}")
+
+
+def _count(seen: dict[str, tuple[np.ndarray, bool]]) -> tuple[int, bool]:
+    """The number of games, and whether the observations are a batch."""
+    counts = {(len(rows), batched) for rows, batched in seen.values()}
+    if len(counts) > 1:
+        raise ShoalError(
+            "observations must be of one game or of the same number of games for every agent"
+        )
+    games, batched = next(iter(counts), (0, False))
+    if seen and not games:
+        raise ShoalError(
+            "these are observations of no game at all: leave the agents out that see nothing"
+        )
+    return games, batched
+
+
+def _agent_rows(
     agent: str, observation: Any, size: int, images: set[tuple[int, ...]]
 ) -> tuple[np.ndarray, bool]:
     """An agent's observation as `[B,size]`, and whether it came as a batch."""
@@ -38,7 +101,7 @@ def agent_rows(
     return seen.reshape(1, size), False
 
 
-def team_view(
+def _team_view(
     spec: Spec, seen: dict[str, np.ndarray], legal: Masks, alive: Masks, games: int
 ) -> View:
     """Build a team's view; agents without an observation are absent."""
@@ -65,8 +128,8 @@ def team_view(
     nothing = np.zeros((games, spec.n), np.float32)
     state = np.zeros((games, spec.state), np.float32)  # critics read the state, actors never do
     first = np.zeros(games, bool)
-    parts = (obs, state, allowed, here, first, nothing, here.astype(np.float32))
-    return View(*map(jnp.asarray, parts))
+    parts: Any = (obs, state, allowed, here, first, nothing, here.astype(np.float32))
+    return View(*parts)
 
 
 def observation_sizes(teams: Mapping[str, Spec]) -> dict[str, int]:

@@ -28,7 +28,7 @@ from ..export.write import Exported
 from ..options import fill
 from ..types import View
 from . import policy_store
-from .observations import Masks, agent_rows, by_agent, observation_sizes, team_view
+from .observations import Masks, by_agent, observation_sizes, read
 
 
 class Player:
@@ -96,65 +96,26 @@ class Player:
         By agent, `legal` masks actions (`[A]` or `[B,A]`), and `alive [B]` says in which games the
         agent is present.
         """
-        for name, given in {"observations": observations, "legal": legal, "alive": alive}.items():
-            self._refuse_unknown(name, {} if given is None else given)
-        sizes = observation_sizes(self.teams)
-        shapes = {spec.pixels for spec in self.teams.values() if spec.pixels}
-        seen = {
-            agent: agent_rows(agent, value, sizes[agent], shapes)
-            for agent, value in observations.items()
-        }
-        batched = self._count(seen)
         # check all teams before any decides: a refused call must not change carries
-        own = {}
-        views = {}
-        for team, spec in self.teams.items():
-            own[team] = {agent: rows for agent, (rows, _) in seen.items() if agent in spec.agents}
-            if own[team]:
-                views[team] = team_view(spec, own[team], legal or {}, alive or {}, self.games)
+        seen = read(self.teams, self.agents, observations, legal, alive)
+        self._fit(seen.games)
         actions = {}
-        for team, view in views.items():
-            actions |= by_agent(
-                self.teams[team], self._decide(team, view, greedy), own[team], batched
-            )
+        for team, view in seen.views.items():
+            action = self._decide(team, view, greedy)
+            actions |= by_agent(self.teams[team], action, seen.rows[team], seen.batched)
         return actions
 
-    def _refuse_unknown(self, name: str, given: Any) -> None:
-        """Refuse anything but a dictionary whose keys are agents of this player."""
-        if not isinstance(given, Mapping):
-            raise ShoalError(
-                f"{name} must be a dictionary by agent, such as {{{self.agents[0]!r}: ...}}"
-            )
-        for agent in given:
-            if agent not in self.agents:
-                hint = did_you_mean(str(agent), self.agents)
-                known = ", ".join(self.agents)
-                raise ShoalError(f"there is no agent {agent!r}{hint}: this policy plays {known}")
-
-    def _count(self, seen: dict[str, tuple[np.ndarray, bool]]) -> bool:
-        """Check the number of games, which may not change while carries are kept.
-
-        Returns whether the observations are a batch."""
-        counts = {(len(rows), batched) for rows, batched in seen.values()}
-        if len(counts) > 1:
-            raise ShoalError(
-                "observations must be of one game or of the same number of games for every agent"
-            )
-        games, batched = next(iter(counts), (self.games, False))
-        if seen and not games:
-            raise ShoalError(
-                "these are observations of no game at all: leave the agents out that see nothing"
-            )
-        remembered = any(leaf.size for leaf in jax.tree.leaves(self.carries))
-        if remembered and games != self.games:
+    def _fit(self, games: int) -> None:
+        """Refuse another number of games while carries are kept; 0 means that nobody observes."""
+        if games in (0, self.games):
+            return
+        if any(leaf.size for leaf in jax.tree.leaves(self.carries)):
             raise ShoalError(
                 f"these are observations of {games} games, the last were of {self.games}:"
                 f" reset() first"
             )
-        if games != self.games:
-            self.reset()
+        self.reset()
         self.games = games
-        return batched
 
     def _decide(self, team: str, view: View, greedy: bool) -> np.ndarray:
         """A team's actions `[B,N,…]`."""
@@ -163,7 +124,7 @@ class Player:
             self.carries[team] = self.algorithms[team].carry(learner, self.games)
             self.first[team] = np.ones(self.games, bool)
         self.key, key = jax.random.split(self.key)
-        view = view._replace(first=jnp.asarray(self.first[team].copy()))
+        view = jax.tree.map(jnp.asarray, view._replace(first=self.first[team].copy()))
         decision = self._acts[team](learner, key, view, self.carries[team], self.clock, greedy)
         self.carries[team] = decision.carry
         self.first[team][:] = False
@@ -185,7 +146,8 @@ class Player:
                 if spec.n > 1 and self.algorithms[team].sees_mates:
                     kind = self.algorithms[team].name
                     raise ShoalError(
-                        f"{kind}'s agents see what their team just did: take team({team!r}) instead"
+                        f"{kind}'s agents need what their teammates observe, say or just did: take"
+                        f" team({team!r}) instead"
                     )
                 return self._only((name,))
         raise ShoalError(
@@ -249,6 +211,13 @@ class Player:
                 f"nobody plays for {', '.join(missing)}, as this policy is of"
                 f" {', '.join(self.agents)} alone: load the policies of all teams"
             )
+
+    def with_critics(self, run: Path) -> Player:
+        """This player with all that its teams learnt, from a checkpoint of the same step; itself if
+        the run has none."""
+        whole = policy_store.whole(run, self.config, self.steps)
+        learners = self.learners | whole
+        return Player(self.config, learners, self.steps, self.seed, self.agents, self.substitutes)
 
     def _playing(self) -> dict[str, Any]:
         """Learners of the teams that this player plays."""

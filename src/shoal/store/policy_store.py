@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from .. import files
+from .. import files, zoo
 from ..algorithms.opponents.frozen import Finished
 from ..config.config import Config
 from ..config.trust import NOTHING, OF_FILES, Trust
@@ -104,6 +104,7 @@ def load(path: Path, best: bool = False, trust: Trust = NOTHING) -> Saved:
     """Read a run's final or best policy, or the one in a policy folder or checkpoint.
 
     Opens no environment; `trust` applies when the policy is played later."""
+    path = zoo.place(path)
     if best and any((path / name).is_file() for name in (checkpoint.ABOUT, ABOUT)):
         raise ShoalError(
             f"{path} is a policy or a checkpoint, but only a run has a best policy: load the run's"
@@ -122,6 +123,7 @@ def load(path: Path, best: bool = False, trust: Trust = NOTHING) -> Saved:
 def saved(path: Path) -> Arrays:
     """Read all saved arrays of learners: from a run's newest intact checkpoint or else its policy,
     or from a policy folder or a checkpoint."""
+    path = zoo.place(path)
     if itself := _itself(path):
         return itself
     for place in checkpoint.places(path):
@@ -135,6 +137,21 @@ def saved(path: Path) -> Arrays:
     if not place.exists():
         raise ShoalError(f"{path} has no checkpoint and no policy yet: resume it first")
     return Arrays(place, *_arrays(place))
+
+
+def whole(path: Path, config: Config, steps: int) -> dict[str, Any]:
+    """Whole learners by team, critics and all, from a run's checkpoint of that step; empty if
+    there is none."""
+    try:
+        _, about, leaves = saved(path)
+    except (ShoalError, OSError):
+        return {}
+    fresh = {team: outline(one.init) for team, one in config.algorithms.items()}
+    wanted = folder.leaves_by_name(fresh)
+    fits = all(name in leaves and leaves[name].shape == x.shape for name, x in wanted.items())
+    if about.get("steps") != steps or not fits:
+        return {}
+    return jax.tree.unflatten(jax.tree.structure(fresh), [leaves[name] for name in wanted])
 
 
 def _itself(path: Path) -> Arrays | None:

@@ -7,40 +7,26 @@ starts the same child process as this machine would.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
-import platform
 import secrets
 import signal
-import socket
-import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import urlsplit
 
-import jax
-
-from .. import __version__
+from ..clusters import connect, sent_variables, sentence, unlike, versions
 from ..config.campaign import Job
-from ..config.settings import AUTO
 from ..errors import ShoalError
 from ..store.places import exists, local, url_of
 from ..store.remote import fetch
 from .progress import Follower
 from .runner import Runner, Status, await_release
 
-INSTALL = "runs on a cluster need Ray: pip install 'shoal[cluster]'"
-REACH = 10.0  # seconds for an address to answer
-JOIN = 60.0  # seconds to join a cluster
 ASK_EVERY = 0.5  # seconds between two questions to a node
 SILENCE = 30.0  # seconds without an answer after which a node is taken for lost; Ray may be faster
 COUNT_EVERY = 2.0  # seconds between two counts of the nodes
 NOBODY = 60.0  # seconds to wait for a node, once all are lost
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SIGN = ".cluster"  # file by which a node shows that it sees the folder of the runs
-OURS = ("JAX_", "XLA_")  # variables that may decide bits, and so go along
 
 
 class Cluster:
@@ -84,9 +70,9 @@ class Cluster:
         sign = ("", "") if url else self._sign(job.path.parent.absolute())
         here = str(Path.cwd())
         actor = self.kind.options(num_cpus=job.cores).remote(
-            job._replace(path=job.path.absolute()), [], _sent()
+            job._replace(path=job.path.absolute()), [], sent_variables()
         )
-        begun = actor.begin.remote(url, sign, here, _versions())
+        begun = actor.begin.remote(url, sign, here, versions())
         run = NodeRun(self.ray, url, actor, begun, self.nodes)
         self.runs.append(run)
         return run
@@ -152,7 +138,7 @@ class NodeRunner(Runner):
         import ray
 
         node = ray.get_runtime_context().get_node_id()
-        wrong = _unlike(versions) or ("" if url else _unseen(*sign))
+        wrong = unlike(versions) or ("" if url else _unseen(*sign))
         self.variables = _variables(self.variables)
         self.folder = folder if Path(folder).is_dir() else None
         if not wrong:
@@ -242,112 +228,6 @@ class NodeRun:
             self.last = self.last._replace(code=1, words=sentence(error))
 
 
-def connect(address: str) -> tuple[Any, bool]:
-    """Ray, connected to a cluster, and whether this call connected it."""
-    os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"  # a cluster that is lost is not made anew
-    try:
-        import ray
-    except ImportError:
-        raise ShoalError(INSTALL) from None
-    if ray.is_initialized():
-        return ray, False
-    place = _found(address)
-    host = _reach(place)
-    if host in LOOPBACK:
-        # otherwise Ray takes 127.0.0.1 for this machine's outer address, where nothing listens
-        from ray._private import ray_constants
-
-        ray_constants.ENABLE_RAY_CLUSTER = False
-    why = _joined(ray, place)
-    if why:
-        raise ShoalError(
-            f"the cluster at {place} cannot be used ({why}):"
-            " it must run the same versions of Ray and Python, and this machine must be one of its"
-            " nodes, or reach it by ray://<host>:10001"
-        )
-    return ray, True
-
-
-def _joined(ray: Any, place: str) -> str:
-    """Join a cluster, within a time that Ray itself does not keep; return what went wrong."""
-    wrong = [f"it did not answer as a cluster within {JOIN:g} s"]
-
-    def join() -> None:
-        try:
-            ray.init(place, log_to_driver=False, logging_level=logging.ERROR)
-            wrong[0] = ""
-        except Exception as error:
-            wrong[0] = (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-    if place.startswith("ray://"):  # a client belongs to its thread, and keeps a time
-        join()
-        return wrong[0]
-    thread = threading.Thread(target=join, daemon=True)
-    thread.start()
-    thread.join(JOIN)
-    return wrong[0]
-
-
-def _found(address: str) -> str:
-    """The address of a cluster; `auto` is the one that this machine is part of."""
-    if address != AUTO:
-        return address
-    from ray._private.utils import read_ray_address
-
-    place = os.environ.get("RAY_ADDRESS") or read_ray_address()
-    if not place:
-        raise ShoalError(
-            "this machine is part of no Ray cluster: start one (ray start --head), or say its"
-            " address (--cluster ray://<host>:10001)"
-        )
-    return place
-
-
-def _reach(place: str) -> str:
-    """The host of an address at which something answers."""
-    parts = urlsplit(place if "://" in place else f"//{place}")
-    try:
-        host, port = parts.hostname or "", parts.port or 10001
-        socket.create_connection((host, port), REACH).close()
-    except (OSError, ValueError) as error:
-        raise ShoalError(
-            f"no cluster answers at {place} ({error}): check --cluster, and that the cluster runs"
-        ) from None
-    return host
-
-
-def sentence(error: Exception) -> str:
-    """What an error of Ray means to a user."""
-    import ray.exceptions as errors
-
-    last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
-    if isinstance(error, errors.ObjectStoreFullError | errors.OutOfDiskError):
-        return "the node's object store is full: end what fills it, or give Ray more of it"
-    if "No module named" in str(error):
-        return f"a node cannot run Shoal ({last[0]}): install the same packages on every node"
-    return f"Ray failed ({last[0]})"
-
-
-def _versions() -> dict[str, str]:
-    """Versions that must be equal for runs to be equal."""
-    return {
-        "shoal": __version__,
-        "jax": jax.__version__,
-        "python": ".".join(platform.python_version_tuple()[:2]),
-    }
-
-
-def _unlike(theirs: dict[str, str]) -> str:
-    """What is wrong with the versions of this node."""
-    for name, version in _versions().items():
-        if version != theirs[name]:
-            return (
-                f"this node has {name} {version}, and the machine that sent the run"
-                f" {theirs[name]}: install the same versions on every node"
-            )
-    return ""
-
-
 def _unseen(sign: str, content: str) -> str:
     """What is wrong if this node does not see the folder of the runs."""
     for _ in range(10):  # a network's file system may show it late
@@ -361,18 +241,6 @@ def _unseen(sign: str, content: str) -> str:
         f"this node does not see the folder {Path(sign).parent} of the machine that sent the run:"
         " choose an --out that all nodes share, or one such as s3://bucket/runs"
     )
-
-
-def _sent() -> dict[str, str]:
-    """Variables that go to a node: what decides bits, and folders of the user's own modules."""
-    installed = {Path(place).resolve() for place in (sys.prefix, sys.base_prefix)}
-    own = [
-        str(Path(place).resolve())
-        for place in sys.path
-        if place and not installed & {*Path(place).resolve().parents}
-    ]
-    ours = {name: value for name, value in os.environ.items() if name.startswith(OURS)}
-    return ours | {"PYTHONPATH": os.pathsep.join(own)}
 
 
 def _variables(sent: dict[str, str]) -> dict[str, str]:

@@ -26,9 +26,10 @@ class LiveTable:
         self.printed = time.monotonic()  # time of the last plain line
         self.live: Any = None
         if not quiet and on_terminal():
+            from rich.console import Console
             from rich.live import Live
 
-            self.live = Live(refresh_per_second=4)
+            self.live = Live(console=Console(markup=False), refresh_per_second=4)
 
     def __enter__(self) -> LiveTable:
         if self.live:

@@ -7,16 +7,14 @@ import sys
 from dataclasses import dataclass, field
 
 from ..config.campaign import Job
-from ..devices import usable
+from ..devices import shares, usable
 from .runner import Runner
 
 
 def core_slots(at_once: int, jobs: int) -> list[list[int]]:
     """Cores of each slot in which a job can run; together they are all that this process may
     use."""
-    cores = usable()
-    count = max(min(at_once or len(cores), jobs), 1)
-    return [cores[slot::count] or [cores[slot % len(cores)]] for slot in range(count)]
+    return shares(max(min(at_once or len(usable()), jobs), 1))
 
 
 @dataclass

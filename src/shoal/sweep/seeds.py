@@ -278,7 +278,7 @@ def _tell(path: Path, content: dict[str, Any]) -> None:
     ]
     table.add_row("mean ± deviation between seeds", *means, style="bold")
     table.add_row("interquartile mean", *(f"{value:.2f}" for value in content["iqm"].values()))
-    console = Console()
+    console = Console(markup=False)
     with console.capture() as told:
         console.print(table)
     tell(told.get().rstrip())

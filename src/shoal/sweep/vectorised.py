@@ -79,7 +79,7 @@ def _drive(member: SeedTrainer, path: Path, outcomes: dict[Path, Outcome]) -> No
     except ShoalError as error:
         outcomes[path] = Outcome(FAILED, str(error), error.exit_code)
     except Exception as error:
-        console(path).write_text(traceback.format_exc())
+        console(path).write_text(traceback.format_exc(), "utf-8")
         outcomes[path] = Outcome(FAILED, f"{type(error).__name__}: {error}", 1)
     finally:
         member.barrier.leave()

@@ -20,7 +20,15 @@ from safetensors.numpy import load_file
 
 import shoal
 from shoal import envs
-from shoal.algorithms.opponents.self_play import AT_ONCE, PER_GAME, RULES, Pool, SelfPlay, elo
+from shoal.algorithms.opponents.self_play import (
+    AT_ONCE,
+    PER_GAME,
+    RULES,
+    Pool,
+    SelfPlay,
+    _with_row,
+    elo,
+)
 from shoal.cli import main
 from shoal.config.config import Config
 from shoal.engine.episodes import Episodes, outcomes
@@ -238,6 +246,21 @@ def test_rules_weigh_as_they_say():
     )
 
 
+def test_nash_draws_by_the_equilibrium_of_what_was_played():
+    """Rock, paper, scissors; the fourth place is still empty."""
+    nothing = dict.fromkeys(Pool._fields)
+    payoff = jnp.array([[0.0, -1, 1, 9], [1, 0, -1, 9], [-1, 1, 0, 9], [-9, -9, -9, 0]])
+    facts = {"taken": jnp.int32(3), "rating": jnp.zeros(4), "payoff": payoff}
+    pool = Pool(**(nothing | facts))  # type: ignore[arg-type]
+    np.testing.assert_allclose(RULES["nash"](pool), [1 / 3, 1 / 3, 1 / 3, 0], atol=5e-3)
+    # the next snapshot won 3 of 4 games against the first, and met nobody else
+    record = jnp.zeros((4, 3)).at[0].set(jnp.array([3.0, 0, 1]))
+    new = _with_row(pool._replace(record=record), jnp.int32(3))
+    np.testing.assert_allclose(new[3], [(3 - 1) / 5, 0, 0, 0])
+    np.testing.assert_allclose(new[:, 3], -new[3])
+    np.testing.assert_allclose(new[:3, :3], payoff[:3, :3])
+
+
 # -- acting ----------------------------------------------------------------------------------------
 
 
@@ -453,6 +476,7 @@ def test_outcomes_are_of_exactly_two_teams():
         "b": {"win": 0.25, "draw": 0.25, "loss": 0.5},
     }
     assert outcomes(Episodes({"a": returns["a"]}, np.ones(4))) == {}
+    assert outcomes(Episodes(returns, np.ones(4), {"a/won": np.ones(4)})) == {}  # it is said
 
 
 # -- words and mistakes ----------------------------------------------------------------------------

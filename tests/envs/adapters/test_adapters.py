@@ -554,6 +554,15 @@ def test_observations_of_every_kind_become_rows():
     assert told.teams["agent"].legal.tolist() == [[False, True, True]]
 
 
+def test_an_observation_may_be_one_of_several():
+    either = spaces.OneOf([spaces.Discrete(2), spaces.Box(0, 1, (2,), np.float32)])
+    for value in ((0, 1), (1, np.array([0.5, 0.25], np.float32))):
+        obs = adapt(Odd(either, spaces.Discrete(3), value), AdapterOptions()).reset(0).teams
+        np.testing.assert_array_equal(obs["agent"].obs, [spaces.flatten(either, value)])
+    with pytest.raises(Broken, match="does not fit its space OneOf"):
+        adapt(Odd(either, spaces.Discrete(3), (7, 1)), AdapterOptions()).reset(0)
+
+
 def test_images_stay_bytes():
     match = open_match("pz:pettingzoo.butterfly.pistonball_v6", {"n_pistons": 4, "limit": 2})
     spec, moment = match.teams["piston"], episode(match, 0)[1][-1]
@@ -749,6 +758,16 @@ TWO = spaces.Tuple([SIGHT, SIGHT])
             "test_adapters:odd",
             {"done": spaces.MultiBinary(13)},
             "have 8192 combinations, more than 4096",
+        ),
+        (
+            "test_adapters:odd",
+            {"done": spaces.Discrete(10**9)},
+            "have 1000000000 values, more than 100000: wrap the environment",
+        ),
+        (
+            "test_adapters:odd",
+            {"seen": spaces.Discrete(10**9)},
+            "are 1000000000 numbers, more than 10000000: wrap the environment",
         ),
         (
             "test_adapters:odd",

@@ -148,6 +148,12 @@ def test_what_it_does_when_it_is_closed_is_not_our_affair(
             "It leaves the process alone.",
             "it does not let its process end",
         ),
+        (
+            "scribbles",
+            "step",
+            "It leaves the process alone.",
+            "it wrote into the pipe that answers come through",
+        ),
     ],
 )
 def test_check_env_names_what_is_done_to_its_process(

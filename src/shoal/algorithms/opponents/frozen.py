@@ -98,6 +98,13 @@ class Frozen(Fixed[FrozenConfig, Any, Any]):
     def logits(self, learner: Any, view: View, carry: Any, clock: Clock) -> Array | None:
         return self.player.logits(learner, view, carry, self.clock)
 
+    def values(self, learner: Any, view: View, carry: Any, clock: Clock) -> Array | None:
+        return self.player.values(learner, view, carry, self.clock)
+
+    @property
+    def prefers(self) -> str:
+        return self.player.prefers
+
     def acting(self, learner: Any) -> Any:
         return self.player.acting(learner)
 

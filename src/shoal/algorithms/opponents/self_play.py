@@ -2,7 +2,8 @@
 
 Playing snapshots instead of the newest self alone: Bansal et al., "Emergent Complexity via
 Multi-Agent Competition" (2018). Preferring those that still win: prioritised fictitious self-play,
-Vinyals et al. (2019).
+Vinyals et al. (2019). Drawing from an equilibrium of the game between snapshots: policy-space
+response oracles, Lanctot et al. (2017).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ...errors import ShoalError, did_you_mean
+from ...learning.metagame import symmetric_nash
 from ...learning.reduce import AXIS, total
 from ...nets.layers import Rng
 from ...types import Clock, Decision, Fit, Results, Share, View
@@ -29,6 +31,7 @@ SCALE = math.log(10) / 400  # Elo scale: 400 points are odds of 10 to 1
 # most Elo points at stake in one game, and in all games of one iteration
 PER_GAME = 16.0
 AT_ONCE = 128.0
+UNMEASURED = 0.1  # share of opponents that `nash` draws uniformly
 RECENT = 1000.0  # games after which a snapshot's record decays
 
 
@@ -36,9 +39,9 @@ RECENT = 1000.0  # games after which a snapshot's record decays
 class SelfPlayConfig:
     """Settings of a pool of past selves."""
 
-    rule: Literal["latest", "uniform", "prioritised"] = "uniform"
-    """Who is drawn: the newest snapshot, any alike, or each in proportion to how often it beats the
-    current self."""
+    rule: Literal["latest", "uniform", "prioritised", "nash"] = "uniform"
+    """Who is drawn: the newest snapshot, any alike, each in proportion to how often it beats the
+    current self, or by an equilibrium of the game between all snapshots."""
     of: str = ""
     """Team whose past selves play; empty takes the only other one."""
     pool: int = 20
@@ -71,6 +74,8 @@ class Pool(NamedTuple):
     whole: Array  # [games] bool: the current episode had only one opponent; games of all devices
     key: Array  # [2] uint32
     iterations: Array  # [] int32
+    # [K,K] share of games won minus lost by a row's snapshot against a column's; kept for `nash`
+    payoff: Array | None = None
 
 
 class SelfPlay(Fixed[SelfPlayConfig, Pool, Any]):
@@ -139,6 +144,7 @@ class SelfPlay(Fixed[SelfPlayConfig, Pool, Any]):
             whole=jnp.ones(self.games, bool),
             key=jax.random.key_data(jax.random.key(rng.integers(2**32))),
             iterations=jnp.int32(0),
+            payoff=jnp.zeros((c.pool, c.pool)) if c.rule == "nash" else None,
         )
 
     def acting(self, learner: Pool) -> Pool:
@@ -244,6 +250,9 @@ class SelfPlay(Fixed[SelfPlayConfig, Pool, Any]):
         """
         place = learner.taken % self.config.pool
         put = partial(_put, place, due)
+        if learner.payoff is not None:
+            payoff = jnp.where(due, _with_row(learner, place), learner.payoff)
+            learner = learner._replace(payoff=payoff)
         return learner._replace(
             selves=jax.tree.map(put, learner.selves, snapshot),
             taken=learner.taken + due,
@@ -306,10 +315,32 @@ def _prioritised(pool: Pool) -> Array:
     return _filled(pool) * (won + 1) / (pool.record.sum(1) + 2)
 
 
+def _nash(pool: Pool) -> Array:
+    """An equilibrium of the game between snapshots, and a little of all: who is never drawn is
+    never measured."""
+    assert pool.payoff is not None, "kept for this rule"
+    present = _filled(pool)
+    return (1 - UNMEASURED) * symmetric_nash(pool.payoff, present) + UNMEASURED * _uniform(
+        pool
+    ) / present.sum()
+
+
+def _with_row(pool: Pool, place: Array) -> Array:
+    """The payoffs with the current policy as the snapshot at `place`: its record is the row.
+
+    One draw is added to each record, so that few games say little."""
+    assert pool.payoff is not None
+    games = pool.record.sum(1)
+    row = (pool.record[:, 0] - pool.record[:, 2]) / (games + 1)
+    row = row.at[place].set(0.0)
+    return pool.payoff.at[place].set(row).at[:, place].set(-row)
+
+
 RULES: dict[str, Callable[[Pool], Array]] = {  # weight of each slot when opponents are drawn
     "latest": _latest,
     "uniform": _uniform,
     "prioritised": _prioritised,
+    "nash": _nash,
 }
 
 

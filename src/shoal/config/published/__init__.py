@@ -243,6 +243,10 @@ def _check(task: Task, entries: dict[str, Entry]) -> None:
             f"scale of {task.name!r} must be [a, b] of a · score + b, with a greater than 0, not"
             f" {task.scale!r}"
         )
+    if {"-h", "--help"} & {*campaign.split(task.train)}.union(
+        *(campaign.split(one.train) for one in entries.values())
+    ):
+        raise ShoalError("train must name what to train: leave out --help")
     if not task.published:
         raise ShoalError(f"{task.name!r} has no published numbers: add [tasks.published]")
     for name in task.published:

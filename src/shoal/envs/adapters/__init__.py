@@ -5,7 +5,8 @@ Imports `host.match` and the records, but no JAX: worker processes use adapters.
 `pz:<module>` is a PettingZoo environment, `gym:<id>` is from Gymnasium's registry,
 `football:<scenario>` is Google's football, and `<module>:<function>` is the user's own: the
 function takes the options and returns an environment of any kind below. Its kind is recognised by
-its methods; it need not inherit from anything.
+its methods; it need not inherit from anything. A package adds a prefix of its own by an entry point
+of `shoal.adapters`: a function that takes what follows the prefix, and the options.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ShoalError, did_you_mean
-from ...plugins import import_module, missing, neighbours, one_line
+from ...plugins import entries, import_module, load, missing, neighbours, one_line, path_of
 from ...types import Spec
 from ..host.match import Broken, Match
 from .options import AdapterOptions
@@ -35,11 +36,13 @@ def open_match(name: str, options: dict[str, Any], render: bool = False) -> Matc
         raise ShoalError(f"there is no environment {name!r}: {KNOWN}")
     adapter, options = AdapterOptions.split(options)
     try:
-        match = (
-            PREFIXES[kind](rest, options, render, adapter)
-            if kind in PREFIXES
-            else _own(name, options, render, adapter)
-        )
+        if kind in PREFIXES:
+            match = PREFIXES[kind](rest, options, render, adapter)
+        elif kind in entries("adapter"):
+            factory = partial(load(path_of("adapter", kind)), rest)
+            match = adapt(_made(name, factory, options, render), adapter)
+        else:
+            match = _own(name, options, render, adapter)
         return adapter.arrange(match)
     except Broken as error:
         raise ShoalError(f"{name} does not keep the contract of environments: {error}") from error

@@ -18,6 +18,8 @@ from ..host.match import Broken
 # PettingZoo's key of the action mask, in a Dict observation or in the info
 MASK = "action_mask"
 COMBINATIONS = 4096  # most combinations of an action's parts: each becomes an action of its own
+ACTIONS = 100_000  # most actions of an agent: each has its place in every mask
+NUMBERS = 10_000_000  # most numbers in an observation
 
 
 class Outside(Exception):
@@ -38,6 +40,9 @@ def _kept(space: spaces.Space, value: Any) -> Any:
         return {key: _kept(part, value[key]) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
         return tuple(_kept(part, one) for part, one in zip(space.spaces, value, strict=True))
+    if isinstance(space, spaces.OneOf):
+        which, one = value
+        return which, _kept(space.spaces[which], one)
     numbers = np.asarray(value)
     if numbers.dtype.kind not in "fiub":
         return value
@@ -122,13 +127,19 @@ def reader(agent: str, space: spaces.Space, strict: bool = False) -> Reader:
         raise ShoalError(
             f"the observations of {agent}, {space}, have no fixed size: wrap the environment"
         )
+    size = flatdim(space)
+    if size > NUMBERS:
+        raise ShoalError(
+            f"the observations of {agent}, {space}, are {size} numbers, more than {NUMBERS}: wrap"
+            " the environment so that it shows fewer"
+        )
     image = (
         isinstance(space, spaces.Box)
         and len(space.shape) == 3
         and space.dtype == np.uint8
         and space.high.max() > 1
     )
-    return Reader(agent, space, flatdim(space), space.shape if image else (), masked, key, strict)  # type: ignore[arg-type]
+    return Reader(agent, space, size, space.shape if image else (), masked, key, strict)  # type: ignore[arg-type]
 
 
 def _textual(space: spaces.Space) -> bool:
@@ -214,10 +225,11 @@ def writer(agent: str, space: spaces.Space) -> Writer:
         raise ShoalError(
             f"the actions of {agent}, {space}, are none of {kinds}: wrap the environment"
         )
-    if math.prod(parts) > COMBINATIONS and not isinstance(space, spaces.Discrete):
+    whole = isinstance(space, spaces.Discrete)
+    if math.prod(parts) > (most := ACTIONS if whole else COMBINATIONS):
         raise ShoalError(
-            f"the actions of {agent}, {space}, have {math.prod(parts)} combinations, more than"
-            f" {COMBINATIONS}: "
+            f"the actions of {agent}, {space}, have {math.prod(parts)}"
+            f" {'values' if whole else 'combinations'}, more than {most}: "
             "wrap the environment so that it has fewer, or a Box"
         )
     return Choice(agent, space, tuple(parts))  # type: ignore[arg-type]

@@ -34,10 +34,18 @@ class Alone:
         self.arena = arena
 
 
+def split(games: range, workers: int) -> list[range]:
+    """The games of each worker: at least one each, as even as possible."""
+    parts = max(min(workers, len(games)), 1)
+    bounds = np.linspace(games.start, games.stop, parts + 1).astype(int).tolist()
+    return [range(low, high) for low, high in pairwise(bounds)]
+
+
 class Arena:
     """`games` games of an environment, stepped together.
 
-    They run in this process, or in `workers` processes, each created by `worker`.
+    They run in this process, or in `workers` processes, each created by `worker`. With `rows`, only
+    these games are played: the others are played elsewhere.
     """
 
     def __init__(
@@ -50,6 +58,7 @@ class Arena:
         halted: Callable[[], bool] = never,
         alone: Alone | None = None,
         worker: Callable[[Assignment], Worker] = ProcessWorker,
+        rows: range | None = None,
     ):
         self.env = env
         self.games = games
@@ -59,10 +68,8 @@ class Arena:
         self.arrays = shared(self.memory, env.teams, games, env.metrics)  # see `shared.layout`
         self.cut = np.zeros(games, bool)  # episodes that are broken off
         self.workers: list[Worker] = []
-        parts = max(min(workers, games), 1)
-        bounds = np.linspace(0, games, parts + 1).astype(int).tolist()
         try:
-            for part in (range(low, high) for low, high in pairwise(bounds)):
+            for part in split(range(games) if rows is None else rows, workers):
                 assignment = Assignment(
                     env, part, games, seed, self.arrays, self.memory, patience, self._is_halted
                 )

@@ -37,7 +37,7 @@ def die_with(parent: int) -> None:
         sys.exit(1)
 
 
-def fork(orders: int, answers: int) -> None:
+def fork(orders: int, answers: int, sign: str) -> None:
     """Fork: return in the child; guard it in the parent.
 
     The parent waits until the child and all it started have ended, then ends as the child did.
@@ -47,7 +47,7 @@ def fork(orders: int, answers: int) -> None:
     me = os.getpid()
     guard.child = os.fork()
     if guard.child:
-        guard.stand(answers)
+        guard.stand(answers, sign)
     for number in Guard.HEARD:
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
@@ -70,13 +70,13 @@ class Guard:
         for number in self.HEARD:
             signal.signal(number, self._hear)
 
-    def stand(self, answers: int) -> NoReturn:
-        """Watch the child until it ends, then end likewise."""
+    def stand(self, answers: int, sign: str) -> NoReturn:
+        """Watch the child until it ends, then end likewise; answers begin with `sign`."""
         status = self._watch()
         left = self._sweep(0.0 if self.told else LEAVING)
         if left:
             with contextlib.suppress(OSError):  # the parent no longer reads
-                os.write(answers, json.dumps({"left": left}).encode() + b"\n")
+                os.write(answers, f"{sign}{json.dumps({'left': left})}\n".encode())
         code = os.waitstatus_to_exitcode(status)
         if code < 0:
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -2,7 +2,8 @@
 
 The process is a plain `python -m shoal.envs.host.worker_main`. So nothing is forked under JAX,
 nothing is pickled, and the user's script is not run again. It reads its task as JSON, takes orders
-of one byte, and answers in lines of JSON.
+of one byte, and answers in lines of JSON, each behind a sign by which it is known: an environment
+may write to any file that its process has open.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ PARTING = 10.0  # for a process to end after its last answer
 POLL = 0.2  # between checks whether the run is stopping
 STDERR = 2**20  # bytes of a process's stderr to keep
 OURS = str(Path(__file__).parent.parent)
+ENDED = "ended with "
 # a line of a stack that faulthandler writes, innermost call first
 FRAME = re.compile(r'^  File "(.*)", line \d+ in (.*)$', re.M)
 # its last line: the outermost call, or dots instead of calls beyond the hundredth
@@ -72,11 +74,13 @@ class Watched:
         (self.answers, answers) = os.pipe()
         self.pipes = [self.orders, self.answers]
         self.heard = b""
+        self.sign = os.urandom(8).hex()
         self.stderr = appended_file()
         self.process: subprocess.Popen | None = None
         try:
             with tempfile.TemporaryFile() as words:  # may be too long for a command line
-                words.write(json.dumps(about | {"orders": orders, "answers": answers}).encode())
+                pipes = {"orders": orders, "answers": answers, "sign": self.sign}
+                words.write(json.dumps(about | pipes).encode())
                 words.seek(0)
                 self.process = subprocess.Popen(
                     # -P: do not import from the working directory
@@ -190,7 +194,9 @@ class Watched:
                 was = pulse()
                 since = now
         line, _, self.heard = self.heard.partition(b"\n")
-        return line
+        if not line.startswith(self.sign.encode()):
+            raise Lost("wrote into the pipe that answers come through")
+        return line.removeprefix(self.sign.encode())
 
     def _hangs(self, seconds: float) -> Lost:
         """Ask a hanging process for its stack, which it writes to stderr."""
@@ -208,7 +214,7 @@ class Watched:
             code = self.process.wait(CLOSING)
         except subprocess.TimeoutExpired:
             return "closed the pipe that answers come through"
-        return f"ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
+        return f"{ENDED}{signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
 
 
 def appended_file() -> IO[bytes]:
@@ -250,4 +256,6 @@ def how_lost(lost: Lost, call: str = "its constructor") -> str:
     """Describe how the process was lost; `call` is used if its stack names no function."""
     if lost.seconds:
         return f"it does not return from {lost.call or call} within {lost.seconds:g} s"
-    return f"it ends the process ({lost.end.removeprefix('ended with ')})"
+    if lost.end.startswith(ENDED):
+        return f"it ends the process ({lost.end.removeprefix(ENDED)})"
+    return f"it {lost.end}"

@@ -16,7 +16,7 @@ from . import guard
 
 def main(about: dict[str, Any]) -> None:
     """Do the task given by the parent; the first answer says that the process is ready."""
-    guard.fork(about["orders"], about["answers"])
+    guard.fork(about["orders"], about["answers"], about["sign"])
     import faulthandler
     import traceback
 
@@ -24,7 +24,7 @@ def main(about: dict[str, Any]) -> None:
 
     faulthandler.enable()
     faulthandler.register(guard.FORWARDED, all_threads=False)
-    say = _Answers(about["answers"])
+    say = _Answers(about["answers"], about["sign"])
     try:
         TASKS[about["task"]](about, say)
     except ShoalError as error:
@@ -38,16 +38,17 @@ def main(about: dict[str, Any]) -> None:
 
 
 class _Answers:
-    """Writes each answer as a line of JSON."""
+    """Writes each answer as a line of JSON behind a sign."""
 
-    def __init__(self, pipe: int):
+    def __init__(self, pipe: int, sign: str):
         self.pipe = pipe
+        self.sign = sign
         self.owner = os.getpid()
 
     def __call__(self, what: Any) -> None:
         if os.getpid() != self.owner:  # an environment forked, and its child returned to here
             os._exit(1)
-        line = json.dumps(what, default=_to_python).encode() + b"\n"
+        line = f"{self.sign}{json.dumps(what, default=_to_python)}\n".encode()
         try:
             while line:
                 line = line[os.write(self.pipe, line) :]

@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array
 
 from ...errors import ShoalError
+from ...render import Scene
 from ...types import Spec, View
 
 CLOCKS = ("step", "step_count")  # packages' names for the steps taken in an episode
@@ -101,10 +102,18 @@ class JaxGame:
         """Pictures `[H,W,3]` of an episode of one game."""
         from ...render.jax_env import painter
 
-        worlds = [jax.tree.map(lambda leaf: leaf[game], state.world) for state in states]
+        worlds = _worlds(states, game)
         paint = painter(self, worlds[0])
         assert paint, "it is drawable"
         return paint(self, worlds)
+
+    def scenes(self, states: Sequence[JaxState], actions: Sequence[Any], game: int) -> list[Scene]:
+        """The scenes of an episode of one game; none where Shoal does not draw it itself."""
+        from ...render.jax_env import teller
+
+        worlds = _worlds(states, game)
+        tell = teller(self, worlds[0])
+        return tell(self, worlds) if tell else []
 
     def _open_all(self, key: Array, games: int) -> tuple[Any, Seen]:
         return _firm(jax.vmap(self.open)(_keys(key, games)))
@@ -198,3 +207,8 @@ def _as_told(late: Array, keys: Array, before: Any, actions: dict[str, Array], s
 
 def _as_played(key: Array, first: Array, played: tuple[Any, Seen]) -> tuple[Any, Seen]:
     return played
+
+
+def _worlds(states: Sequence[JaxState], game: int) -> list[Any]:
+    """The worlds of one game."""
+    return [jax.tree.map(lambda leaf: leaf[game], state.world) for state in states]

@@ -272,6 +272,63 @@ class Mortal(Tiny):
         return (world.cue + world.time) % self.actions
 
 
+class Walk(NamedTuple):
+    """State of a game of corridors."""
+
+    place: Array  # [N,B] int32 cells from the start
+
+
+@dataclass(frozen=True)
+class Corridor(Tiny):
+    """Each agent walks a corridor of its own; all earn 1 once everybody is at the far end.
+
+    In each cell one action leads on and every other leads back; which one it is changes from cell
+    to cell. An agent at the end waits there. Nothing else is ever earned.
+    """
+
+    length: int = 80
+    """steps per episode"""
+    cells: int = 20
+    """steps from the start to the end"""
+    actions: int = 4
+    """actions"""
+
+    name = "test/corridor"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(1, cells=self.cells)
+        at_least(2, actions=self.actions)
+
+    @cached_property
+    def teams(self) -> dict[str, Spec]:
+        return self._team(self.cells + 1, Discrete(self.actions))
+
+    @cached_property
+    def onward(self) -> np.ndarray:
+        """`[cells]` the action that leads on from each cell."""
+        return np.random.default_rng(0).integers(self.actions, size=self.cells)
+
+    def start(self, key: Array, games: int) -> Walk:
+        return Walk(jnp.zeros((self.n, games), jnp.int32))
+
+    def advance(self, key: Array, world: Walk, actions: dict[str, Array]) -> Walk:
+        there = world.place == self.cells
+        right = actions["agent"] == jnp.asarray(self.onward)[world.place]
+        place = jnp.maximum(world.place + jnp.where(right, 1, -1), 0)
+        return Walk(jnp.where(there, world.place, place))
+
+    def observe(self, world: Walk) -> dict[str, Array]:
+        return {"agent": _one_hot(world.place, self.cells + 1)}
+
+    def reward(self, world: Walk) -> dict[str, Array]:
+        arrived = (world.place == self.cells).all(0)
+        return {"agent": jnp.broadcast_to(arrived, world.place.shape).astype(jnp.float32)}
+
+    def terminal(self, world: Walk, clock: Array) -> Array:
+        return (world.place == self.cells).all(0)
+
+
 def _one_hot(index: Array, n: int) -> Array:
     """One-hot `[N,n,B]` from `[N,B]`."""
     return (index[:, None] == jnp.arange(n)[:, None]).astype(jnp.float32)

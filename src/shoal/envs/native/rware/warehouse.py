@@ -110,7 +110,7 @@ class Warehouse(GridGame):
         within(1, FARTHEST, sensor_range=self.sensor_range)
         within(0, LOUDEST, msg_bits=self.msg_bits)
         if self.shelf_columns % 2 == 0:
-            raise ShoalError(f"shelf_columns must be odd, not {self.shelf_columns}")
+            raise ShoalError(f"shelf_columns must be odd, not {self.shelf_columns!r}")
         if self.reward_type not in REWARDS.values():
             raise ShoalError(
                 f"reward_type must be one of {', '.join(REWARDS.values())}, not"

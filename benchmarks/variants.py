@@ -1,0 +1,119 @@
+"""An option beside its absence: curiosity on a corridor, messages where sight is short.
+
+    python benchmarks/variants.py            # everything that has not been recorded
+    python benchmarks/variants.py corridor   # one study
+    python benchmarks/variants.py --table    # what has been recorded
+
+A run is `shoal train <algorithm> <env> --seed <seed> --devices 1` with the options of its study and
+variant, and without preset. Its score is the last greedy evaluation, the mean return of an agent
+over 200 episodes. Runs are in `benchmarks/results/variants.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+RESULTS = Path(__file__).parent / "results" / "variants.json"
+SEEDS = (1, 2, 3)
+WATCHED: dict[str, Any] = {"devices": 1, "evaluations": 5, "eval_episodes": 200, "preset": False}
+
+
+class Study(NamedTuple):
+    """One algorithm on one environment, with several variants of its options."""
+
+    algorithm: str
+    env: str
+    options: dict[str, Any]
+    variants: dict[str, dict[str, Any]]
+
+
+WINDOWS = {"steps": 150_000, "games": 16, "window": 80}
+CURIOUS: dict[str, dict[str, Any]] = {
+    "without": {},
+    "rnd": {"curiosity": "rnd"},
+    "icm": {"curiosity": "icm"},
+}
+MESSAGES: dict[str, dict[str, Any]] = {
+    "mlp": {"torso": "mlp"},
+    "commnet": {"torso": "commnet"},
+}
+TALK = {
+    "steps": 300_000,
+    "games": 32,
+    "lr": 1e-3,
+    "gamma": 0.95,
+    "epochs": 5,
+    "minibatches": 2,
+    "entropy": 0.02,
+}
+STUDIES = {
+    "corridor": Study("ppo", "test/corridor", WINDOWS, CURIOUS),
+    "listener": Study("mappo", "mpe/simple_speaker_listener", TALK, MESSAGES),
+    "reference": Study("mappo", "mpe/simple_reference", TALK, MESSAGES),
+    "foraging": Study("mappo", "lbf/2s-6x6-2p-2f-coop", TALK, MESSAGES),
+}
+
+
+def trained(study: Study, variant: str, seed: int) -> dict[str, Any]:
+    """Train once; return the curve of greedy evaluations and the seconds of training."""
+    import shoal
+
+    options = WATCHED | study.options | study.variants[variant]
+    with tempfile.TemporaryDirectory() as out:
+        run = shoal.train(study.algorithm, study.env, seed=seed, out=out, quiet=True, **options)
+        lines = (run.path / "metrics.jsonl").read_text().splitlines()
+    name = "evaluation/agent/return"
+    curve = [
+        [line["env_step"], round(line[name], 3)] for line in map(json.loads, lines) if name in line
+    ]
+    return {"curve": curve, "seconds": round(run.seconds, 1)}
+
+
+def recorded() -> dict[str, Any]:
+    return json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+
+
+def table() -> str:
+    """Scores of every study and variant as Markdown: mean ± deviation over the seeds."""
+    found = recorded()
+    rows = [
+        "| study | algorithm, environment | variant | score | each seed |",
+        "|---|---|---|---|---|",
+    ]
+    for name, study in STUDIES.items():
+        for variant in study.variants:
+            keys = [f"{name}/{variant}/{seed}" for seed in SEEDS]
+            scores = [found[key]["curve"][-1][1] for key in keys if key in found]
+            if scores:
+                spread = statistics.stdev(scores) if len(scores) > 1 else 0.0
+                each = ", ".join(f"{score:.2f}" for score in scores)
+                what = f"`{study.algorithm}` `{study.env}`"
+                rows.append(
+                    f"| {name} | {what} | {variant} | {statistics.mean(scores):.2f} ±"
+                    f" {spread:.2f} | {each} |"
+                )
+    return "\n".join(rows)
+
+
+def main(words: list[str]) -> None:
+    if "--table" not in words:
+        for name in words or STUDIES:
+            study = STUDIES[name]
+            for seed in SEEDS:
+                for variant in study.variants:
+                    key = f"{name}/{variant}/{seed}"
+                    if key in recorded():
+                        continue
+                    run = trained(study, variant, seed)
+                    print(key, run, flush=True)
+                    RESULTS.write_text(json.dumps(recorded() | {key: run}, indent=1) + "\n")
+    print(table())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,24 @@
+"""Heterogeneous-agent TD3 (HATD3; Zhong et al. 2024)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .ddpg import DDPGConfig
+from .learning_in_turn import InTurnConfig, PathwiseInTurn
+from .td3 import TD3, TD3Config
+
+
+@dataclass(frozen=True)
+class HATD3Config(InTurnConfig, TD3Config):
+    """TD3's settings; the reward is the team's, every agent has its own actor, all one critic."""
+
+    critic_sharing: str = "shared"
+    """Parameters of the critics: shared, own or a partition; empty takes the actors'."""
+
+
+class HATD3(TD3, PathwiseInTurn[DDPGConfig]):
+    """TD3 whose agents learn one after another, each beside the others' present policies."""
+
+    name = "hatd3"
+    Config = HATD3Config

@@ -1,0 +1,85 @@
+"""Games on the nodes of a Ray cluster: a run ends as on this machine, and survives a lost node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodes import grow, nodes
+
+import shoal
+from shoal.errors import ShoalError
+
+pytest.importorskip("ray")
+pytestmark = pytest.mark.slow
+
+TINY: dict[str, Any] = {
+    "games": 4,
+    "window": 5,
+    "eval_episodes": 2,
+    "evaluations": 0,
+    "devices": 2,
+    "workers": 2,
+    "hidden": 4,
+    "layers": 1,
+    "minibatches": 1,
+    "seed": 3,
+    "env": {"max_cycles": 7},
+    "preset": False,
+    "quiet": True,
+}
+ENV = "pz:mpe2.simple_spread_v3"
+
+
+def weights(path: Path) -> bytes:
+    return (path / "policy" / "weights.safetensors").read_bytes()
+
+
+class Losing(shoal.Callback):
+    """Loses a node after the first steps, and gets another."""
+
+    def __init__(self, cluster: Any):
+        self.cluster = cluster
+        self.faults: list[str] = []
+
+    def on_iteration(self, run: Any, values: Any) -> None:
+        if self.cluster:
+            grow(self.cluster)
+            self.cluster.remove_node(next(iter(self.cluster.worker_nodes)), allow_graceful=False)
+            self.cluster = None
+
+    def on_faults(self, run: Any, during: str, faults: Any) -> None:
+        self.faults += [fault.report for fault in faults]
+
+
+def test_games_elsewhere_are_learnt_from_as_here(tmp_path: Path) -> None:
+    here = shoal.train("ppo", ENV, steps=200, out=str(tmp_path / "here"), **TINY)
+    with nodes(2) as cluster:
+        there = shoal.train(
+            "ppo",
+            ENV,
+            steps=200,
+            out=str(tmp_path / "there"),
+            cluster=cluster.address,
+            **TINY,
+        )
+        with pytest.raises(ShoalError, match="3 workers need a core each, and the cluster has 2"):
+            shoal.train("ppo", ENV, steps=200, cluster=cluster.address, **TINY | {"workers": 3})
+    assert weights(there.path) == weights(here.path)
+
+
+def test_a_lost_node_costs_episodes_and_the_run_ends(tmp_path: Path) -> None:
+    with nodes(2) as cluster:
+        losing = Losing(cluster)
+        result = shoal.train(
+            "ppo",
+            ENV,
+            steps=20_000,
+            out=str(tmp_path),
+            cluster=cluster.address,
+            callbacks=[losing],
+            **TINY,
+        )
+    assert result.steps >= 20_000
+    assert any("was lost" in report for report in losing.faults)

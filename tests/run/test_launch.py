@@ -1,0 +1,178 @@
+"""One run on several processes: the same bits as in one, and what happens if one is lost."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import pytest
+
+from shoal.cli.main import main
+
+TINY = (
+    "--hidden 8 --layers 1 --games 4 --window 5 --steps 400 --eval-episodes 2 --evaluations 0"
+    " --devices 2 --seed 3 --no-preset --name run"
+)
+RUNS = {
+    "mappo": "mappo mpe/simple_spread --minibatches 1",
+    "qmix": "qmix mpe/simple_spread --warmup 40 --capacity 200 --batch 4 --length 4",
+    "maddpg": "maddpg mpe/simple_spread --warmup 40 --capacity 200 --batch 4 --length 4",
+}
+# the compilation cache of the tests, and one core for each of two processes where there is but one
+CACHE = {"JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)}
+several_cores = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
+pytestmark = several_cores
+
+
+def shoal(words: str, place: Path, start: str = "") -> subprocess.Popen:
+    """`shoal` in a process of its own, in the folder `place`."""
+    command = [*start.split(), sys.executable, "-m", "shoal", *words.split()]
+    with (place / "log").open("a") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, cwd=place, env=os.environ | CACHE)
+
+
+def checkpoint(run: Path) -> bytes:
+    """The arrays of the newest checkpoint: all that decides the future."""
+    return max((run / "checkpoints").iterdir()).joinpath("state.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The last checkpoint of each run in one process, made when first asked for."""
+
+    class Made(dict):
+        def __missing__(self, name: str) -> bytes:
+            place = tmp_path_factory.mktemp(name)
+            process = shoal(f"train {RUNS[name]} {TINY} --out {place}", place)
+            assert process.wait() == 0, (place / "log").read_text()
+            self[name] = checkpoint(place / "run")
+            return self[name]
+
+    return Made()
+
+
+@pytest.mark.parametrize(
+    "name", ["mappo", *(pytest.param(n, marks=pytest.mark.slow) for n in ("qmix", "maddpg"))]
+)
+def test_two_processes_end_as_two_devices_of_one(
+    name: str, alone: dict[str, bytes], tmp_path: Path
+) -> None:
+    process = shoal(f"launch --hosts 2 train {RUNS[name]} {TINY} --out {tmp_path}", tmp_path)
+    assert process.wait() == 0, (tmp_path / "log").read_text()
+    assert checkpoint(tmp_path / "run") == alone[name]
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["reason"] == "finished"
+
+
+@pytest.mark.slow
+def test_a_lost_process_ends_all_with_a_sentence_and_the_run_goes_on(
+    alone: dict[str, bytes], tmp_path: Path
+) -> None:
+    long = TINY.replace("--steps 400", "--steps 40000 --save-every 2000 --keep 2")
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    words = f"train {RUNS['mappo']} {long} --out"
+    assert shoal(f"{words} {whole}", whole).wait() == 0
+    process = shoal(f"launch --hosts 2 {words} {tmp_path}", tmp_path)
+    run = tmp_path / "run"
+    _wait_for(lambda: len(list(run.glob("checkpoints/*"))) > 1, process)
+    os.kill(_children(process.pid)[1], signal.SIGKILL)
+    assert process.wait(60) != 0
+    told = (tmp_path / "log").read_text()
+    assert "a process of the run was lost" in told or "ended by SIGKILL" in told
+    assert "resume" in told and "Traceback" not in told
+    assert not _children(process.pid)
+    assert shoal(f"launch --hosts 2 resume {run}", tmp_path).wait() == 0
+    assert checkpoint(run) == checkpoint(whole / "run")
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_and_one_process_goes_on(alone: dict[str, bytes], tmp_path: Path) -> None:
+    long = TINY.replace("--steps 400", "--steps 40000 --save-every 2000")
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    words = f"train {RUNS['mappo']} {long} --out"
+    assert shoal(f"{words} {whole}", whole).wait() == 0
+    process = shoal(f"launch --hosts 2 {words} {tmp_path}", tmp_path)
+    run = tmp_path / "run"
+    _wait_for(lambda: len(list(run.glob("checkpoints/*"))) > 1, process)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert json.loads((run / "summary.json").read_text())["stopped"] == signal.SIGINT
+    assert shoal(f"resume {run}", tmp_path).wait() == 0
+    assert checkpoint(run) == checkpoint(whole / "run")
+
+
+@pytest.mark.slow
+def test_mpirun_starts_the_processes(alone: dict[str, bytes], tmp_path: Path) -> None:
+    mpirun = shutil.which("mpirun", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if not mpirun or not importlib.util.find_spec("mpi4py"):
+        pytest.skip("needs mpirun and mpi4py")
+    start = f"{mpirun} --allow-run-as-root --oversubscribe -n 2"
+    process = shoal(
+        f"launch --by mpi train {RUNS['mappo']} {TINY} --out {tmp_path}", tmp_path, start
+    )
+    assert process.wait() == 0, (tmp_path / "log").read_text()
+    assert checkpoint(tmp_path / "run") == alone["mappo"]
+
+
+@pytest.mark.slow
+def test_submitit_starts_the_processes(alone: dict[str, bytes], tmp_path: Path) -> None:
+    pytest.importorskip("submitit")
+    words = f"launch --hosts 2 --by submitit train {RUNS['mappo']} {TINY} --out {tmp_path}"
+    assert shoal(words, tmp_path).wait() == 0, (tmp_path / "log").read_text()
+    assert checkpoint(tmp_path / "run") == alone["mappo"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("train ppo gym:CartPole-v1", "outside the compiled program"),
+        (f"train {RUNS['mappo']} --games 4 --devices 1", "cannot be shared by 2 processes"),
+        ("train mapo mpe/simple_spread", "mappo"),
+    ],
+)
+def test_what_several_processes_cannot_do_is_said_in_one_sentence(
+    words: str, sentence: str, tmp_path: Path
+) -> None:
+    process = shoal(f"launch --hosts 2 {words}", tmp_path)
+    assert process.wait(120) == 2
+    told = (tmp_path / "log").read_text()
+    assert sentence in told and "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("--hosts 2", "say what to launch"),
+        ("--hosts 0 train mappo mpe/simple_spread", "hosts must be at least 1"),
+        ("--by slurm --job gpu train mappo mpe/simple_spread", "job must be like"),
+    ],
+)
+def test_wrong_options_of_launch(
+    words: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["launch", *words.split()]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def _wait_for(happened: object, process: subprocess.Popen) -> None:
+    until = time.monotonic() + 300
+    while not happened():  # type: ignore[operator]
+        assert process.poll() is None, "it ended too soon"
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def _children(parent: int) -> list[int]:
+    """Process ids of its children, in the order of their start."""
+    done = subprocess.run(["pgrep", "-P", str(parent)], capture_output=True, text=True, check=False)
+    return sorted(int(line) for line in done.stdout.split())
