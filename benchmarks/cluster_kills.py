@@ -37,7 +37,7 @@ from shoal.store import checkpoint
 from shoal.sweep import scheduler
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
-from nodes import grow, nodes
+from nodes import grow, nodes  # type: ignore
 
 RESULTS = Path(__file__).parent / "results" / "cluster_kills.json"
 WORDS = (

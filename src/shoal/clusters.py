@@ -7,6 +7,7 @@ import os
 import platform
 import socket
 import sys
+import threading
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ LOCAL = "local"  # stands for this machine
 AUTO = "auto"  # the cluster that this machine is part of
 INSTALL = "a cluster needs Ray: pip install 'shoal[cluster]'"
 REACH = 10.0  # seconds for an address to answer
+JOIN = 60.0  # seconds to join a cluster
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 OURS = ("JAX_", "XLA_")  # variables that may decide bits, and so go along
 
@@ -38,16 +40,36 @@ def connect(address: str) -> tuple[Any, bool]:
         from ray._private import ray_constants
 
         ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
-        ray.init(place, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
-    except Exception as error:
-        why = str(error).strip().splitlines()
+    wrong = _joined(ray, place)
+    if wrong:
         raise ShoalError(
-            f"the cluster at {place} cannot be used ({why[0] if why else type(error).__name__}):"
-            " it must run the same versions of Ray and Python, and this machine must be one of its"
+            f"the cluster at {place} cannot be used ({wrong}): it must run the same versions of"
+            " Ray and Python, and this machine must be one of its"
             " nodes, or reach it by ray://<host>:10001"
-        ) from None
+        )
     return ray, True
+
+
+def _joined(ray: Any, place: str) -> str:
+    """Join a cluster, within a time that Ray itself does not keep; return what went wrong."""
+    wrong = [f"it did not answer as a cluster within {JOIN:g} s"]
+
+    def join() -> None:
+        try:
+            ray.init(
+                place, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False
+            )
+            wrong[0] = ""
+        except Exception as error:
+            wrong[0] = (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+    if place.startswith("ray://"):  # a client belongs to its thread, and keeps a time
+        join()
+        return wrong[0]
+    thread = threading.Thread(target=join, daemon=True)
+    thread.start()
+    thread.join(JOIN)
+    return wrong[0]
 
 
 def _found(address: str) -> str:

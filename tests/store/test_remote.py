@@ -30,9 +30,9 @@ def staging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def bucket() -> str:
-    fsspec.filesystem("memory").rm("/bucket", recursive=True) if fsspec.filesystem("memory").exists(
-        "/bucket"
-    ) else None
+    memory = fsspec.filesystem("memory")
+    if memory.exists("/bucket"):
+        memory.rm("/bucket", recursive=True)
     return "memory://bucket/runs"
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import jax
 import pytest
 from nodes import nodes
 
+from shoal import clusters
 from shoal.cli.main import main
 from shoal.config.campaign import Job
 from shoal.errors import ShoalError
@@ -54,6 +56,7 @@ def weights(run: Path) -> bytes:
     return (run / folder.POLICY / "weights.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_runs_on_a_cluster_are_those_of_this_machine(
     small: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,28 +88,37 @@ def test_what_is_no_cluster_is_said_in_a_sentence(
         port = closed.getsockname()[1]
     for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
         with pytest.raises(ShoalError, match="no cluster answers at"):
-            cluster.connect(address)
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+            clusters.connect(address)
+    monkeypatch.setattr(clusters, "JOIN", 0.5)
+    assert "did not answer as a cluster" in clusters._joined(Mute(), "127.0.0.1:1")
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ShoalError, match=r"pip install 'shoal\[cluster\]'"):
-        cluster.connect("auto")
+        clusters.connect("auto")
 
 
 def test_errors_of_ray_are_sentences() -> None:
     full = ray.exceptions.ObjectStoreFullError("x")
-    assert "object store is full" in cluster.sentence(full)
-    assert "install the same packages" in cluster.sentence(
+    assert "object store is full" in clusters.sentence(full)
+    assert "install the same packages" in clusters.sentence(
         ray.exceptions.RayError("ModuleNotFoundError: No module named 'shoal'")
     )
 
 
 def test_a_node_that_differs_says_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = cluster._versions()
-    assert cluster._unlike(ours) == ""
-    assert "has jax" in cluster._unlike(ours | {"jax": "0.0.1"})
+    ours = clusters.versions()
+    assert clusters.unlike(ours) == ""
+    assert "has jax" in clusters.unlike(ours | {"jax": "0.0.1"})
     monkeypatch.setattr(time, "sleep", lambda _: None)
     (tmp_path / cluster.SIGN).write_text("a")
     assert cluster._unseen(str(tmp_path / cluster.SIGN), "a") == ""
     assert "does not see the folder" in cluster._unseen(str(tmp_path / cluster.SIGN), "b")
+
+
+class Mute:
+    """A Ray that never gets to an end."""
+
+    def init(self, *_: Any, **__: Any) -> None:
+        time.sleep(5)
 
 
 class Vanishing:

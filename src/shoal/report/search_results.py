@@ -98,7 +98,7 @@ def _coordinates(study: Any, path: Path) -> Path:
         from matplotlib import pyplot
         from optuna.visualization.matplotlib import plot_parallel_coordinate
 
-        axes = plot_parallel_coordinate(study, target_name="score")
+        axes: Any = plot_parallel_coordinate(study, target_name="score")
         axes.set_title("Settings and scores of the finished trials")
         for lines in axes.collections:
             lines.set_cmap("viridis_r")  # the lowest score is to be seen, too
