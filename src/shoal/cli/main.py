@@ -198,7 +198,7 @@ def entry(argv: Sequence[str] | None = None, handed: Trust | None = None) -> Non
 
 def _cut_off() -> bool:
     """Whether a process that trained together with this one is gone."""
-    peers = sys.modules.get(f"{__package__.partition('.')[0]}.peers")
+    peers = sys.modules.get("shoal.peers")
     return bool(peers and peers.broken())
 
 

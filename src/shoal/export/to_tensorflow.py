@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .formats import Run, loaded_module, package
+from ..plugins import package
+from .formats import Run, loaded_module
 from .program import Program
 from .source import SAME, Words, arrays, module
 
