@@ -223,6 +223,10 @@ def test_entry_points_are_names_and_are_listed(
             forage = plugins.load("my_pkg.grids:Forage")
             assert envs.find("my/forage/8x8-2p-2f") == (forage, forage.said("8x8-2p-2f"))
             assert plugins.installed(MINE) and plugins.versions([MINE]) == {"my_pkg": "1.5"}
+            module = MINE.partition(":")[0]
+            assert not plugins.installed(f"{module}:dataclass"), (
+                "what a module imports is no plugin"
+            )
             assert plugins.versions(["attention"]) == {"my_pkg": "1.5"}
             walk = envs.make("walk:12", start=3)
             assert walk.teams["agent"].obs == 1 and envs.versions("walk:12") == {"my_pkg": "1.5"}

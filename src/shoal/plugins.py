@@ -99,9 +99,12 @@ def path_of(kind: str, word: str) -> str:
 
 
 def installed(path: str) -> bool:
-    """Whether a path leads to a module for which an installed package has an entry point."""
-    modules = {entry.module for kind in GROUPS for entry in entries(kind).values()}
-    return path.partition(":")[0] in modules
+    """Whether a path is that of an installed package's entry point.
+
+    Not of its module alone: a module has names that it imports, such as `subprocess.run`."""
+    return path in {
+        f"{entry.module}:{entry.attr}" for kind in GROUPS for entry in entries(kind).values()
+    }
 
 
 def known(path: str) -> bool:
