@@ -16,7 +16,7 @@ lint: .venv/installed-dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 # all tests, also the slow ones
-check: lint
+check: lint .venv/installed-slow
 	$(BIN)/pytest -n auto --dist loadfile
 
 # the tests against the built wheel, in a new environment outside of this folder:
@@ -49,6 +49,10 @@ clean:
 
 .venv/installed-dev: .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,dev]'
+	touch $@
+
+.venv/installed-slow: .venv/installed-dev
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[slow]'
 	touch $@
 
 .venv/installed-docs: .venv/installed
