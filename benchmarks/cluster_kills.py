@@ -73,9 +73,14 @@ def strike(kind: str, cluster: Any, folder: Path, rng: random.Random) -> bool:
         with contextlib.suppress(Exception):  # a busy machine may be slower than Ray waits
             grow(cluster)
         return True
+    run, worker = rng.choice(runs)
     try:
-        os.kill(rng.choice(runs)[kind != "run"], signal.SIGKILL)
-    except ProcessLookupError:
+        # of a run whose worker is gone, the parent is somebody else
+        watched = b"ray::" in Path(f"/proc/{worker}/cmdline").read_bytes()
+        if kind != "run" and not watched:
+            return False
+        os.kill(run if kind == "run" else worker, signal.SIGKILL)
+    except (ProcessLookupError, FileNotFoundError):
         return False
     return True
 
