@@ -17,7 +17,8 @@ def declared(kind: type[Algorithm]) -> type[Any]:
         if "config" in vars(cls).get("__annotations__", {}):
             return typing.get_type_hints(cls)["config"]
         for base in vars(cls).get("__orig_bases__", ()):
-            if issubclass(typing.get_origin(base), Algorithm):
+            origin = typing.get_origin(base)
+            if isinstance(origin, type) and issubclass(origin, Algorithm):
                 config = typing.get_args(base)[0]
                 return getattr(config, "__default__", config)
     raise AssertionError(f"{kind.__name__} says nothing of its config")

@@ -50,7 +50,7 @@ MISTAKES = {
     "value missing before a flag": (["train", *PAIR, "--lr", "--seed", "1"], "--lr needs a value"),
     "not a number": (["train", *PAIR, "--lr", "fast"], "--lr"),
     "not a whole number": (["train", *PAIR, "--hidden", "4.5"], "'4.5' is not a whole number"),
-    "not a choice": (["train", *PAIR, "--torso", "lstm"], "torso is mlp, gru or"),
+    "not a choice": (["train", *PAIR, "--torso", "lstm"], "torso is mlp, gru, commnet"),
     "switch with a value": (["train", *PAIR, "--anneal=yes"], "--anneal takes no value"),
     "no steps": (["train", *PAIR, "--steps", "0"], "steps must be at least 1"),
     "negative games": (["train", *PAIR, "--games", "-8"], "games must be at least 1"),

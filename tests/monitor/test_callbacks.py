@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import os
@@ -116,7 +117,9 @@ def test_hooks_are_called_in_time_and_with_what_is_true_then(whole: tuple[Result
         written == [int(place.name) for place in checkpoint.places(result.path)][::-1]
         and written[-1] == result.steps
     )
-    assert witness.of("end") == [(result.steps, (result, True))]
+    ((steps, (told, last)),) = witness.of("end")
+    assert steps == result.steps and last
+    assert dataclasses.asdict(told) == dataclasses.asdict(result)
     assert [hook for hook, *_ in witness.told[-2:]] == ["end", "close"]
 
 
@@ -311,6 +314,8 @@ def test_every_metric_is_documented_and_every_documented_one_is_there(
         names |= {general(name, make("test/mortal").teams) for name in line}
     names |= {"faults", "dropped"}  # only if an environment on the host breaks
     names |= {"score/<team>"}  # to trackers alone
+    curious = ("curiosity_bonus", "curiosity_loss", "curiosity_weight")
+    names |= {f"<team>/{name}" for name in curious}  # only with --curiosity
     # only of an environment that says something of its episodes
     names |= {"episode/<metric>", "evaluation/episode/<metric>"}
     assert names == documented()

@@ -21,7 +21,7 @@ from shoal.errors import ShoalError
 from shoal.nets.conv import Cnn, Conv, ConvEncoder
 from shoal.nets.gru import Gru
 from shoal.nets.mlp import Mlp, Style
-from shoal.store.observations import team_view
+from shoal.store.observations import _team_view
 from shoal.types import View
 
 GAME: Any = Quadrants()
@@ -188,7 +188,7 @@ def test_a_player_is_shown_images_as_they_are():
     _, views = GAME.reset(jax.random.key(0), 1)
     spec = GAME.teams[TEAM]
     pictures = {f"agent_{i}": np.asarray(views[TEAM].obs[:, i], np.float32) for i in range(2)}
-    shown = team_view(spec, pictures, {}, {}, 1)
+    shown = _team_view(spec, pictures, {}, {}, 1)
 
     def whole(*views: View) -> list[Array]:
         learner = algorithm.init(np.random.default_rng(0))

@@ -97,7 +97,7 @@ def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture) -> None:
     name = "[red]x[/]"
     scores = np.zeros((1, 1))
     cross._print(Table("env", (name,), "all", "all", {name: scores}, {}, {}), Crossplay())
-    evaluate._print_table([], [evaluate.Over(name, "env", {name: [1.0]})])
+    evaluate._print_table([], [evaluate.Over(name, "env", {name: [1.0]}, {})])
     plain = {name: 1.0}
     about = {"mean": plain, "deviation": {name: None}, "iqm": plain, "scores": {name: plain}}
     seeds._tell(Path("group"), about | {"finished": 1, "seeds": [0]})

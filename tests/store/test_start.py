@@ -196,4 +196,4 @@ def test_every_learning_algorithm_says_what_may_be_taken() -> None:
         (algorithm,) = config.algorithms.values()
         learner = jax.eval_shape(lambda one=algorithm: one.init(np.random.default_rng(0)))
         left = set(learner._fields) - set(algorithm.inherits)
-        assert left <= {"opt", "updates"} and algorithm.family
+        assert left <= {"opt", "updates", "curiosity"} and algorithm.family

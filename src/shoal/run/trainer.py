@@ -29,6 +29,7 @@ from ..engine.ray_host import cluster_loop
 from ..envs.host.arena import Alone
 from ..envs.host.watched import Halted, never
 from ..errors import ShoalError
+from ..files import errors_name
 from ..monitor import curve
 from ..monitor.builtin import builtin, users
 from ..monitor.callbacks import Callback, Hooks, LiveRun
@@ -63,7 +64,9 @@ def resume(
 ) -> Result:
     """Resume an interrupted run, or extend any run to `steps` in all."""
     config = resuming.config_of(path, trust, steps)
-    return Trainer(config, shown(quiet), callbacks).resume(path)
+    with errors_name(path / folder.CONFIG):
+        trainer = Trainer(config, shown(quiet), callbacks)
+    return trainer.resume(path)
 
 
 class Trainer:

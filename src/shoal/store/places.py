@@ -40,8 +40,10 @@ def local(out: str) -> Path:
 
 def url_of(path: Path) -> str:
     """The URL that a folder is mirrored to; empty for a folder of this machine alone."""
+    if not (staging := _staged()):
+        return ""
     try:
-        scheme, *parts = path.absolute().relative_to(_staging()).parts
+        scheme, *parts = path.absolute().relative_to(staging).parts
     except ValueError:
         return ""
     return f"{scheme}://{'/' * (scheme in ROOTED)}{'/'.join(parts)}"
@@ -53,11 +55,20 @@ def word_of(path: Path) -> str:
 
 
 def _staging() -> Path:
-    own = os.environ.get(STAGING)
-    home = cache()
-    if not own and not home:
+    """The staging folder, which must be there for runs elsewhere."""
+    staging = _staged()
+    if not staging:
         raise ShoalError(f"there is no folder to write runs to first: set {STAGING} to one")
-    return Path(own).absolute() if own else home / "staging"  # type: ignore[operator]
+    return staging
+
+
+def _staged() -> Path | None:
+    """The staging folder; None for a user without a home who names none."""
+    own = os.environ.get(STAGING)
+    if own:
+        return Path(own).absolute()
+    home = cache()
+    return home / "staging" if home else None
 
 
 def opened(url: str) -> tuple[Any, str]:
