@@ -93,6 +93,7 @@ def test_the_commands_that_add_a_game_work_as_printed_out_of_tree(tmp_path):
     run_as_printed(code[1], "chase", commands, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_algorithm_of_the_page_works_as_printed_out_of_tree(tmp_path, monkeypatch):
     page = (ROOT / "docs" / "adding-an-algorithm.md").read_text()
     code = re.search(r'```python title="weighted.py"\n(.*?)```', page, re.DOTALL)

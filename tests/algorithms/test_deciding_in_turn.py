@@ -151,7 +151,7 @@ class Different(MatrixGame):
         return np.array([len(set(row)) == 3 for row in joint.tolist()], float).reshape(3, 3, 3)
 
 
-@pytest.mark.parametrize("kind", [PPO, MAT, Sable])
+@pytest.mark.parametrize("kind", [PPO, MAT, pytest.param(Sable, marks=pytest.mark.slow)])
 def test_agents_who_decide_in_turn_choose_what_is_left(kind: type[PPO]) -> None:
     """Agents alike who decide at once are right with 6 of 27 draws at best."""
     env: Any = Different()

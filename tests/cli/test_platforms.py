@@ -61,7 +61,7 @@ def test_a_user_needs_no_home(tmp_path: Path) -> None:
     assert code == 0 and "policy: " in said and "Traceback" not in said, said
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
 def test_what_stdout_cannot_write_is_left_out(encoding: str, tmp_path: Path) -> None:
     words = [*TRAIN.split(), "--out", str(tmp_path / "runs"), "--name", "run"]
     for command in (
@@ -97,6 +97,7 @@ def test_files_are_utf_8_whatever_the_machine_writes(tmp_path: Path) -> None:
     assert "…" in (tmp_path / "made" / "README.md").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_a_run_from_python_says_what_stdout_can_write(tmp_path: Path) -> None:
     program = (
         "train('ppo', 'test/identity', steps=40, games=2, window=10, minibatches=1,"

@@ -140,7 +140,7 @@ def test_stablehlo_is_equal(name: str, torso: str, tmp_path: Path):
     assert check(made, one.load(tmp_path), ()).difference < 1e-6
 
 
-@pytest.mark.parametrize("to", ["numpy", "onnx", *SLOW])
+@pytest.mark.parametrize("to", [pytest.param("numpy", marks=pytest.mark.slow), "onnx", *SLOW])
 def test_owners_sizes_last_actions_and_images(to: str, tmp_path: Path):
     if to in FRAMEWORKS:
         pytest.importorskip(to)

@@ -37,6 +37,7 @@ def weights(run: Path) -> bytes:
     return (run / folder.POLICY / "weights.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_listed_seeds_are_a_group_that_gets_more_of_them_and_is_trained_further(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -93,7 +93,7 @@ def happened():
     return bridge.Counter()
 
 
-@pytest.mark.parametrize(("env_id", "options"), quick(SETTINGS, 2), ids=NAMES)
+@pytest.mark.parametrize(("env_id", "options"), quick(SETTINGS, 1), ids=NAMES)
 def test_whole_episodes(env_id, options, happened):
     truth = duel(env_id, options, EPISODES)
     happened += truth.events
@@ -143,6 +143,7 @@ def test_openings_are_drawn_alike():
     assert not world.load.any() and not world.delivered.any()
 
 
+@pytest.mark.slow
 def test_deliveries_request_any_other_shelf():
     """A robot with a requested shelf on a goal: its slot is filled anew, from those that were not
     requested."""
