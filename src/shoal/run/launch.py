@@ -93,9 +93,9 @@ def _end(children: list[subprocess.Popen]) -> None:
 def submitted(by: str, hosts: int, words: list[str], options: str) -> int:
     """Submit a job with a process per host through submitit; wait only if it runs on this
     machine."""
-    submitit = _submitit()
     here = by == "submitit"
     asked = {"nodes": hosts, "tasks_per_node": 1} | _asked(options)
+    submitit = _submitit()
     asked |= {"nodes": 1, "tasks_per_node": hosts} if here else {}
     try:
         executor = submitit.AutoExecutor(folder=Path(LOGS) / "%j", cluster="local" if here else by)
