@@ -11,6 +11,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -409,7 +410,25 @@ def test_weights_and_biases_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     id_ = json.loads((result.path / trackers.IDS).read_text())["wandb"]
     folders = sorted((result.path / "wandb").glob("offline-run-*"))
     assert len(folders) == 2 and all(folder.name.endswith(id_) for folder in folders)
-    history, exits = [], []
+    for _ in range(50):  # another process writes the last records
+        history, exits = wandb_history(folders, id_)
+        if len(exits) == 2:
+            break
+        time.sleep(0.2)
+    assert exits == [1, 0]  # broken off, then ended
+    for line in lines(result.path):
+        mine = [row for row in history if row.get("env_step") == line["env_step"]]
+        assert any(all(row.get(name) == value for name, value in line.items()) for row in mine), (
+            line
+        )
+    assert any(name.startswith("curve/") for row in history for name in row)
+    assert any(row.get("score/agent") == result.scores["agent"] for row in history)
+
+
+def wandb_history(folders: list[Path], id_: str) -> tuple[list[dict[str, Any]], list[int]]:
+    """Logged values and exit codes of tracked runs."""
+    history: list[dict[str, Any]] = []
+    exits: list[int] = []
     for folder in folders:
         for record in wandb_records(folder / f"run-{id_}.wandb"):
             if record.HasField("history"):
@@ -420,14 +439,7 @@ def test_weights_and_biases_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPa
                 history.append({name: json.loads(value) for name, value in items.items()})
             if record.HasField("exit"):
                 exits.append(record.exit.exit_code)
-    assert exits == [1, 0]  # broken off, then ended
-    for line in lines(result.path):
-        mine = [row for row in history if row.get("env_step") == line["env_step"]]
-        assert any(all(row.get(name) == value for name, value in line.items()) for row in mine), (
-            line
-        )
-    assert any(name.startswith("curve/") for row in history for name in row)
-    assert any(row.get("score/agent") == result.scores["agent"] for row in history)
+    return history, exits
 
 
 def wandb_records(path: Path) -> list[Any]:
