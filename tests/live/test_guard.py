@@ -1,38 +1,9 @@
-"""Hosts, the token and origins."""
+"""Who may change a run: origins, and the token wherever others reach the page."""
 
 import pytest
 from starlette.datastructures import Headers
 
-from shoal.live.guard import Rules, is_loopback
-
-
-@pytest.mark.parametrize(
-    ("host", "ours"),
-    [
-        ("127.0.0.1:8765", True),
-        ("localhost:8765", True),
-        ("LOCALHOST", True),
-        ("[::1]:8765", True),
-        ("evil.example:8765", False),
-        ("127.0.0.1.evil.example", False),
-        ("192.168.0.7:8765", False),
-        ("", False),
-        ("[", False),
-    ],
-)
-def test_a_server_of_this_machine_alone_goes_by_no_other_name(host, ours):
-    assert Rules().knows_host(host) is ours
-
-
-def test_a_server_for_others_goes_by_addresses_and_its_own_name():
-    rules = Rules(host="0.0.0.0")
-    assert rules.knows_host("192.168.0.7:8765") and not rules.knows_host("evil.example")
-    assert not rules.open and Rules().open
-
-
-def test_loopback():
-    assert is_loopback("127.0.0.3") and is_loopback("::1") and is_loopback("localhost")
-    assert not is_loopback("0.0.0.0") and not is_loopback("::") and not is_loopback("example.org")
+from shoal.live.guard import Guard, Rules, same_origin
 
 
 @pytest.mark.parametrize(
@@ -48,4 +19,32 @@ def test_loopback():
     ],
 )
 def test_origins(headers, same):
-    assert Rules().same_origin(Headers({"host": "127.0.0.1:8765", **headers})) is same
+    assert same_origin(Headers({"host": "127.0.0.1:8765", **headers})) is same
+
+
+@pytest.mark.parametrize(
+    ("method", "query", "cookie", "status"),
+    [
+        ("GET", b"", "", 401),
+        ("GET", b"", "no", 401),
+        ("GET", b"token=no", "right", 401),
+        ("POST", b"token=right", "", 401),  # from an address it is taken by pages alone
+        ("DELETE", b"", "right", 405),
+        ("GET", b"token=right", "", 0),
+        ("GET", b"", "right", 0),
+        ("POST", b"", "right", 0),
+    ],
+)
+def test_a_page_for_others_goes_by_any_name_and_never_without_its_token(
+    method, query, cookie, status
+):
+    rules = Rules("0.0.0.0", "right")
+    headers = {"host": "gpu.example", "cookie": f"{rules.cookie}={cookie}"}
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "method": method, "query_string": query, "headers": raw, "path": "/"}
+    wrong = Guard(nothing, rules).why_not(scope, headers)
+    assert (wrong.status if wrong else 0) == status
+
+
+async def nothing(scope, receive, send):
+    """An application."""

@@ -144,7 +144,7 @@ def test_it_loads_and_draws_curves(page, serve, tmp_path):
     page.wait_for_selector(".live.on")
     page.wait_for_selector('.card[data-metric="evaluation/agent/return"] canvas')
     page.wait_for_function(
-        "() => document.querySelector('.legend').textContent.includes('2 seeds')"
+        "() => document.querySelector('.legend')?.textContent.includes('2 seeds')"
     )
     assert drawn(page) > 3
     page.get_by_role("button", name="Losses").click()
@@ -157,6 +157,18 @@ def test_it_loads_and_draws_curves(page, serve, tmp_path):
     assert page.evaluate("() => shoalCharts.axis") == "seconds"
     page.get_by_label("remove agent/actor_loss").click()
     page.wait_for_selector('.card[data-metric="agent/actor_loss"]', state="detached")
+
+
+def test_a_plot_tells_values_under_the_pointer_alone(page, serve, tmp_path):
+    address, _ = serve(some_runs(tmp_path))
+    page.goto(address)
+    page.wait_for_selector(".card .u-over")
+    values = page.locator(".card .u-legend").first
+    page.mouse.move(1, 1)
+    assert not values.is_visible()
+    page.locator(".card .u-over").first.hover()
+    assert values.is_visible() and re.search(r"steps\s*[\d,]+", values.inner_text())
+    assert ", ippo" not in values.inner_text()  # its group has no other run
 
 
 def test_a_plot_is_zoomed_by_dragging(page, serve, tmp_path):
@@ -183,7 +195,7 @@ def test_picked_runs_are_compared(page, serve, tmp_path):
     page.wait_for_selector("text=Pick runs above")
     page.get_by_label("pick all runs of mappo").check()
     page.get_by_label("pick ippo").check()
-    page.wait_for_selector(".differences td.other")
+    page.wait_for_selector('.differences th:has-text("ippo")')  # two runs were compared before
     told = page.locator("#compare").inner_text()
     assert "teams.agent.options.lr" in told and "final IQM" in told
     assert page.url.count("run=") == 3
@@ -228,7 +240,7 @@ def test_replays_are_scrubbed_side_by_side(page, serve, tmp_path):
     page.goto(address)
     page.get_by_role("link", name="mine").click()
     page.wait_for_selector(".stage canvas")
-    page.wait_for_function("() => document.querySelector('.scrub').max === '6'")
+    page.wait_for_function("() => document.querySelector('.scrub')?.max === '6'")
     assert page.locator(".stage").count() == 2
     shot = "() => document.querySelector('.stage canvas').toDataURL()"
     before = page.evaluate(shot)
@@ -250,7 +262,7 @@ def test_the_agent_under_the_pointer_tells_its_thoughts(page, serve, tmp_path):
     record(write_run(tmp_path / "mine", ended={}))
     address, index = serve(tmp_path)
     page.goto(f"{address}run/{next(iter(index.runs))}")
-    page.wait_for_function("() => document.querySelector('.scrub').max === '6'")
+    page.wait_for_function("() => document.querySelector('.scrub')?.max === '6'")
     frames = json.loads(min((tmp_path / "mine" / "replays").iterdir()).read_text())
     shapes = [frames["shapes"][number] for number in frames["frames"][0]]
     at = next(shape["at"] for shape in shapes if shape.get("name") == "agent_0")
@@ -362,7 +374,7 @@ def test_the_exported_page_opens_from_a_file(browser, tmp_path):
         page.goto(f"file://{site}/index.html")
         page.wait_for_selector(".card canvas")
         page.wait_for_function(
-            "() => document.querySelector('.legend').textContent.includes('seeds')"
+            "() => document.querySelector('.legend')?.textContent.includes('seeds')"
         )
         assert drawn(page) > 3
         page.get_by_label("find runs").fill("ippo")
@@ -370,7 +382,7 @@ def test_the_exported_page_opens_from_a_file(browser, tmp_path):
             "() => document.querySelectorAll('tr[data-slug]:not([hidden])').length === 1"
         )
         page.get_by_role("link", name="ippo").click()
-        page.wait_for_function("() => document.querySelector('.scrub').max === '6'")
+        page.wait_for_function("() => document.querySelector('.scrub')?.max === '6'")
         page.get_by_label("instant").fill("3")
         assert "step 3 of 6" in page.locator(".player").inner_text()
 

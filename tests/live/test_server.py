@@ -1,6 +1,7 @@
 """The server: pages without JavaScript, what may be read, and who may change anything."""
 
 import asyncio
+import gzip
 import json
 import time
 
@@ -9,6 +10,7 @@ from run_folders import finished, write_run
 from starlette.testclient import TestClient
 
 from shoal.cli.main import main
+from shoal.live import server
 from shoal.live.guard import Rules
 from shoal.live.index import Index
 from shoal.live.server import Feed, make
@@ -256,3 +258,24 @@ def test_mistakes_are_one_sentence(args, sentence, capsys, tmp_path, monkeypatch
     assert main(["live", *args]) == 2
     told = capsys.readouterr().err
     assert sentence in told and told.count("\n") == 1
+
+
+def test_an_answer_is_compressed_once_for_all_who_ask(root, monkeypatch):
+    client, index = client_of(root)
+    compressed = []
+    compress = gzip.compress
+
+    def counted(content, level):
+        compressed.append(level)
+        return compress(content, level)
+
+    monkeypatch.setattr(server.gzip, "compress", counted)
+    for path in ("/table", f"/data/{slug(index, 'group/seed-0')}?metric=agent/return"):
+        del compressed[:]
+        plain = client.get(path, headers={"accept-encoding": "identity"})
+        packed = [client.get(path, headers={"accept-encoding": "gzip"}) for _ in range(3)]
+        assert "content-encoding" not in plain.headers
+        assert {one.headers["content-encoding"] for one in packed} == {"gzip"}
+        assert {one.headers["vary"] for one in packed} == {"accept-encoding"}
+        assert {one.text for one in packed} == {plain.text}
+        assert len(compressed) == 1

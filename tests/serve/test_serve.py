@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import re
 import signal
@@ -24,6 +25,7 @@ from starlette.testclient import TestClient, WebSocketDenialResponse
 
 import shoal
 from shoal import envs
+from shoal.access import Rules
 from shoal.cli.main import main
 from shoal.config.config import Config
 from shoal.errors import ShoalError
@@ -243,11 +245,12 @@ def test_who_may_ask(plain: Server):
                 pass
     with pytest.raises(ShoalError, match="give a token"):
         plain.app("0.0.0.0", "")
-    names = [b"host", b"x"]
-    scope = {"headers": [tuple(names)], "path": "/spec", "type": "http"}
-    elsewhere = Guard(plain.app("127.0.0.1", ""), "0.0.0.0", TOKEN, plain._refused)
-    wrong = elsewhere.why_not(scope)
+    elsewhere = Guard(plain.app("127.0.0.1", ""), Rules("0.0.0.0", TOKEN), plain._refused)
+    wrong = elsewhere.why_not({"path": "/spec"}, {"host": "x"})
     assert wrong is not None and wrong.status == 401  # any name, never without the token
+    for origin, status in (("http://localhost:3000", 401), ("http://x:80", 401), ("", 403)):
+        wrong = elsewhere.why_not({"path": "/spec"}, {"host": "x", "origin": origin})
+        assert wrong is not None and wrong.status == status
 
 
 def test_spec_and_metrics(plain: Server):
@@ -283,6 +286,37 @@ def test_sessions_expire():
     with pytest.raises(Unknown, match="has expired"):
         sessions.use(two)
     assert len(sessions) == 0 or sessions.use(one)
+
+
+@pytest.mark.parametrize(("seconds", "here"), [(0.0, True), (math.inf, False)])
+def test_a_quick_batch_needs_no_other_thread(
+    plain: Server, monkeypatch: pytest.MonkeyPatch, seconds: float, here: bool
+):
+    threads: set[int] = set()
+    decide = plain.policies.decide
+
+    def noted(batch: Any) -> Any:
+        threads.add(threading.get_ident())
+        return decide(batch)
+
+    monkeypatch.setattr(plain.policies, "seconds", lambda games: seconds)
+    monkeypatch.setattr(plain.policies, "decide", noted)
+    rows = [seen(np.random.default_rng(i)) for i in range(5)]
+
+    async def ask() -> list[dict[str, Any]]:
+        return await asyncio.gather(*(plain.decide(body(one)) for one in rows))
+
+    found = asyncio.run(ask())
+    assert threads and (threads == {threading.get_ident()}) is here
+    for one, answer in zip(rows, found, strict=True):
+        assert answer["actions"] == plain.policies.player.act(one)
+
+
+def test_how_long_a_size_takes_is_known_once_it_was_tried(spread: Policies):
+    fresh = Policies(spread.player, True, 1)
+    assert fresh.seconds(1) == math.inf
+    fresh.warm()
+    assert 0 < fresh.seconds(1) < 10
 
 
 @pytest.fixture

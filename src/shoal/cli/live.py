@@ -63,10 +63,10 @@ def live(args: list[str], trust: Trusting) -> int:
     from ..live.server import serve
 
     port = options.port or _free(options.host)
-    rules = Rules(options.host, port, **({"token": options.token} if options.token else {}))
+    rules = Rules(options.host, port=port, **({"token": options.token} if options.token else {}))
     host = f"[{options.host}]" if ":" in options.host else options.host
     print(f"{len(index.runs):,} runs in {root}: http://{host}:{port}/?token={rules.token}")
-    if rules.open:
+    if rules.local:
         print("without the token the page shows everything and changes nothing; Ctrl-C ends it")
     else:
         print("others can reach this address, unencrypted: give the token to nobody else")

@@ -10,7 +10,9 @@ import socket
 from dataclasses import dataclass
 
 from .. import plugins
+from ..access import is_local
 from ..config.flags import parse
+from ..devices import compute_in_the_calling_thread
 from ..errors import ShoalError
 from ..store.player import load
 from .words import Trusting, first
@@ -73,9 +75,9 @@ def serve(args: list[str], trust: Trusting) -> int:
     import uvicorn
 
     from ..serve.app import Limits, Server
-    from ..serve.guard import is_local
     from ..serve.policy import Policies
 
+    compute_in_the_calling_thread()
     player = load(run, best=options.best, trust=trust.files.everything)
     player = player.team(options.team) if options.team else player
     token = options.token or os.environ.get(TOKEN, "")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import files
 from ..config import campaign
@@ -26,6 +26,8 @@ MOST = 20_000  # runs that are shown
 TAIL = 1 << 16  # bytes at the end of a metrics.jsonl in which its last lines are looked for
 SILENT = 600.0  # seconds without a sign, after which a run on another machine counts as gone
 LIVE = ("training", "starting")
+LOOKED_AT = (folder.CONFIG, folder.SUMMARY, folder.METRICS, folder.FAULTS)
+Stat = tuple[int, int, int]  # size, time of change, inode
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,15 @@ class Run:
         return max(self.total - self.steps, 0) / self.rate if going else 0.0
 
 
+class Sight(NamedTuple):
+    """What a run looks like from outside; it changes whenever one of its files does."""
+
+    slug: str
+    stats: tuple[Stat | None, ...]
+    silent: bool  # whether it gave no sign for long
+    held: bool | None  # whether a process of this machine holds it, if that is told
+
+
 def inside(root: Path, path: Path) -> bool:
     """Whether a path, all links followed, lies in the folder; a path that cannot be followed does
     not."""
@@ -92,31 +103,33 @@ class Index:
         self.names: dict[str, str] = {}  # by kin: what tells it from others
         self.crossplays: list[Path] = []
         self.version = 0
-        self.seen: dict[Path, tuple] = {}  # what a run's files looked like when they were read
+        self.seen: dict[str, Sight] = {}  # by path, of runs when they were read
         self.lock = threading.Lock()
 
     def refresh(self) -> set[str]:
         """Look at the folder; return the slugs of runs that are new or changed."""
         with self.lock:
             held = _held()
+            now = time.time()
+            seen: dict[str, Sight] = {}
             found: dict[str, Run] = {}
             crossplays: list[Path] = []
             changed: set[str] = set()
-            for path in self._folders(self.root, DEEP, crossplays):
-                name = str(path.relative_to(self.root)) if path != self.root else path.name
-                slug = slug_of(name)
-                sight = self._sight(path, held)
+            for path in self._folders(str(self.root), DEEP, crossplays):
+                before = self.seen.get(path)
+                slug = before.slug if before else slug_of(self._name(path))
+                sight = _sight(path, slug, held, now)
                 old = self.runs.get(slug)
-                if old is None or self.seen.get(path) != sight:
-                    self.seen[path] = sight
-                    found[slug] = self._read(path, name, slug, sight[-1])
+                if old is None or sight != before:
+                    found[slug] = self._read(Path(path), self._name(path), slug, sight.held)
                     changed |= {slug} if found[slug] != old else set()
                 else:
                     found[slug] = old
+                seen[path] = sight
                 if len(found) >= MOST:
                     break
             gone = set(self.runs) - set(found)
-            self.seen = {run.path: self.seen[run.path] for run in found.values()}
+            self.seen = seen
             if changed or gone or crossplays != self.crossplays:
                 ordered = sorted(found.values(), key=lambda run: (run.group, run.id))
                 self.runs = {run.slug: run for run in ordered}
@@ -125,9 +138,13 @@ class Index:
                 self.version += 1
             return changed | gone
 
-    def _folders(self, place: Path, depth: int, crossplays: list[Path]) -> Iterator[Path]:
+    def _name(self, path: str) -> str:
+        """A run's path in the folder; the folder's own name if it is the run."""
+        return os.path.relpath(path, self.root) if Path(path) != self.root else self.root.name
+
+    def _folders(self, place: str, depth: int, crossplays: list[Path]) -> Iterator[str]:
         """Run folders in a place; links that lead out are not followed."""
-        if (place / folder.CONFIG).is_file():
+        if os.path.isfile(f"{place}/{folder.CONFIG}"):
             yield place
             return
         try:
@@ -135,30 +152,22 @@ class Index:
         except OSError:
             return
         for entry in entries:
-            path = Path(entry.path)
             if entry.name.startswith("."):
                 continue
-            if entry.name == "crossplay.json" and inside(self.root, path):
-                crossplays.append(path)
-            elif depth and entry.is_dir() and (not entry.is_symlink() or inside(self.root, path)):
-                yield from self._folders(path, depth - 1, crossplays)
+            if entry.name == "crossplay.json" and inside(self.root, Path(entry.path)):
+                crossplays.append(Path(entry.path))
+            elif depth and entry.is_dir() and self._lies_here(entry):
+                yield from self._folders(entry.path, depth - 1, crossplays)
 
-    def _sight(self, path: Path, held: set[int] | None) -> tuple:
-        """What the files of a run look like; it changes whenever one of them does."""
-        names = (folder.CONFIG, folder.SUMMARY, folder.METRICS, folder.FAULTS)
-        stats = [_stat(path / name) for name in names]
-        lock = _stat(path / folder.LOCK)
-        holds = None if held is None else bool(lock) and lock[2] in held
-        silent = time.time() - max((one[1] / 1e9 for one in stats if one), default=0) > SILENT
-        return (*stats, lock, silent, holds)
+    def _lies_here(self, entry: os.DirEntry[str]) -> bool:
+        return not entry.is_symlink() or inside(self.root, Path(entry.path))
 
     def _read(self, path: Path, name: str, slug: str, held: bool | None) -> Run:
         """Read a run; a folder that cannot be read is shown with what is wrong."""
         group = name.rpartition("/")[0]
         bare = Run(slug, name, path, group)
         try:
-            names = (folder.CONFIG, folder.SUMMARY, folder.METRICS, folder.FAULTS, folder.LOCK)
-            for file in names:
+            for file in (*LOOKED_AT, folder.LOCK):
                 if (path / file).is_symlink() and not inside(self.root, path / file):
                     raise ShoalError(f"{file} is a link that leads out of the folder")
             return _filled(bare, held)
@@ -166,6 +175,15 @@ class Index:
             return replace(bare, why=str(error))
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             return replace(bare, why=f"its files are not as shoal writes them ({error!r:.200})")
+
+
+def _sight(path: str, slug: str, held: set[int] | None, now: float) -> Sight:
+    """What a run looks like from outside; many are looked at every second, so by plain strings."""
+    stats = tuple(_stat(f"{path}/{name}") for name in LOOKED_AT)
+    lock = _stat(f"{path}/{folder.LOCK}")
+    holds = None if held is None else bool(lock) and lock[2] in held
+    silent = now - max((one[1] / 1e9 for one in stats if one), default=0) > SILENT
+    return Sight(slug, (*stats, lock), silent, holds)
 
 
 def _filled(bare: Run, held: bool | None) -> Run:
@@ -320,9 +338,9 @@ def flat(tree: Any, name: str = "") -> dict[str, Any]:
     return found
 
 
-def _stat(path: Path) -> tuple[int, int, int] | None:
+def _stat(path: str) -> Stat | None:
     try:
-        about = path.stat()
+        about = os.stat(path)
         return about.st_size, about.st_mtime_ns, about.st_ino
     except OSError:
         return None

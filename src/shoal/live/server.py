@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import gzip
 import json
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -42,6 +44,29 @@ STREAMS = 1_000  # clients that hear events at once
 CHOSEN = 200  # runs that a request may name
 METRICS = 100  # metrics that a request may name
 KEPT = 128  # answers kept until the folder changes
+HTML = "text/html"
+
+
+PACKING = 6  # of gzip: 9 takes more than twice as long for the same size
+
+
+class Body(NamedTuple):
+    """What is answered, plain and compressed: done once for all who ask."""
+
+    plain: bytes
+    packed: bytes
+
+    @classmethod
+    def of(cls, content: bytes) -> Body:
+        return cls(content, gzip.compress(content, PACKING))
+
+    def to(self, request: Request, kind: str, **headers: str) -> Response:
+        """The answer, as the client can read it."""
+        headers["vary"] = "accept-encoding"
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return Response(self.plain, media_type=kind, headers=headers)
+        headers["content-encoding"] = "gzip"
+        return Response(self.packed, media_type=kind, headers=headers)
 
 
 class Feed:
@@ -113,7 +138,7 @@ class Site:
         self.library = Library()
         self.jobs = Jobs(trust.everything)
         self.feed = Feed(index)
-        self.answers: dict[tuple, asyncio.Future[Any]] = {}
+        self.answers: dict[tuple, asyncio.Future[Body]] = {}
         self.of_version = -1
 
     def look(self, request: Request) -> pages.Look:
@@ -124,16 +149,19 @@ class Site:
             await self.feed.look()
         query = _query(request)
         look = self.look(request)
-        return HTMLResponse(await self._kept(pages.all_runs, self.index, query, look))
+        body = await self._kept(pages.all_runs, self.index, query, look)
+        return body.to(request, HTML)
 
     async def table(self, request: Request) -> Response:
-        return HTMLResponse(await self._kept(runs_table, self.index, _query(request)))
+        body = await self._kept(runs_table, self.index, _query(request))
+        return body.to(request, HTML)
 
     async def compare(self, request: Request) -> Response:
         query = _query(request)
         chosen = [run for slug, run in self.index.runs.items() if slug in query.chosen]
         look = self.look(request)
-        return HTMLResponse(await self._kept(pages.compare, tuple(chosen), look, key=query.chosen))
+        body = await self._kept(pages.compare, tuple(chosen), look, key=query.chosen)
+        return body.to(request, HTML)
 
     async def one_run(self, request: Request) -> Response:
         if not self.feed.listeners:
@@ -153,8 +181,8 @@ class Site:
         if run.status == "broken":
             return JSONResponse({"metrics": [], "series": {}})
         names = request.query_params.getlist("metric")[:METRICS]
-        text = await self._kept(self._series, run.path, tuple(names))
-        return Response(text, media_type="application/json")
+        body = await self._kept(self._series, run.path, tuple(names))
+        return body.to(request, "application/json")
 
     def _series(self, run: Path, names: tuple[str, ...]) -> str:
         return json.dumps(as_json(self.library.of(run), list(names)))
@@ -186,8 +214,8 @@ class Site:
         name = request.path_params["name"]
         if name not in pages.ASSETS:
             raise HTTPException(404, "there is no such file")
-        kind = pages.ASSETS[name]
-        return Response(pages.asset(name), media_type=kind, headers={"cache-control": "no-cache"})
+        headers = {"cache-control": "no-cache"}
+        return _asset(name).to(request, pages.ASSETS[name], **headers)
 
     def _run(self, request: Request) -> Run:
         run = self.index.runs.get(request.path_params["slug"])
@@ -195,7 +223,7 @@ class Site:
             raise HTTPException(404, "there is no such run")
         return run
 
-    async def _kept(self, make: Callable[..., str], *args: Any, key: Any = None) -> str:
+    async def _kept(self, make: Callable[..., str], *args: Any, key: Any = None) -> Body:
         """What a function makes: made once, for all who ask, until the folder changes."""
         if self.of_version != self.index.version:
             self.answers.clear()
@@ -204,12 +232,21 @@ class Site:
         if about not in self.answers:
             if len(self.answers) >= KEPT:
                 self.answers.pop(next(iter(self.answers)))
-            self.answers[about] = asyncio.ensure_future(run_in_threadpool(make, *args))
+            self.answers[about] = asyncio.ensure_future(run_in_threadpool(_made, make, *args))
         try:
             return await asyncio.shield(self.answers[about])
         except Exception:
             self.answers.pop(about, None)
             raise
+
+
+def _made(make: Callable[..., str], *args: Any) -> Body:
+    return Body.of(make(*args).encode("utf-8", "replace"))
+
+
+@functools.cache
+def _asset(name: str) -> Body:
+    return Body.of(pages.asset(name))
 
 
 def _query(request: Request) -> Query:
@@ -250,7 +287,7 @@ def make(index: Index, rules: Rules, trust: Trust = NOTHING) -> Starlette:
     app = Starlette(
         routes=routes,
         lifespan=watching,
-        middleware=[Middleware(Guard, rules=rules), Middleware(GZipMiddleware, minimum_size=2000)],
+        middleware=[Middleware(Guard, rules=rules), Middleware(GZipMiddleware, 2000, PACKING)],
         exception_handlers={HTTPException: _sentence},
     )
     app.state.site = site

@@ -19,10 +19,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from ..access import App, Refusal, Rules
 from ..errors import ShoalError, did_you_mean
 from ..store.observations import read
 from .batching import Batcher, Busy
-from .guard import App, Guard, Refusal
+from .guard import Guard
 from .policy import Asked, Memory, Policies
 from .sessions import Sessions, TooMany, Unknown
 
@@ -88,7 +89,7 @@ class Server:
             lifespan=self._lifespan,
             exception_handlers={HTTPException: self._http_error, Exception: self._broke},
         )
-        return Guard(inner, host, token, self._refused)
+        return Guard(inner, Rules(host, token), self._refused)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:

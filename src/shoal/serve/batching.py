@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -26,8 +27,10 @@ class Waiting(NamedTuple):
 
 
 class Batcher:
-    """Decides in a thread of its own; what arrives meanwhile is the next batch.
+    """Decides what arrived together; what arrives meanwhile is the next batch.
 
+    A quick batch is decided right here: another thread would get the interpreter only after its
+    switch interval, which is longer. A slow one has a thread, so that others are heard meanwhile.
     Two requests of one memory are never in the same batch: the second needs the first one's carry.
     """
 
@@ -63,18 +66,22 @@ class Batcher:
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(0)  # others may have arrived with the first
-        while batch := self._take():
+        while self.queue:
+            await asyncio.sleep(0)  # others may have arrived with the first
+            batch = self._take()
             start = time.perf_counter()
+            games = sum(one.asked.seen.games for one in batch)
+            asked = [one.asked for one in batch]
             try:
-                asked = [one.asked for one in batch]
-                found = await loop.run_in_executor(self._thread, self.policies.decide, asked)
+                if self.policies.seconds(games) < sys.getswitchinterval():
+                    found = self.policies.decide(asked)
+                else:
+                    found = await loop.run_in_executor(self._thread, self.policies.decide, asked)
             except Exception as error:
                 for one in batch:
                     if not one.answer.done():
                         one.answer.set_exception(error)
                 continue
-            games = sum(one.asked.seen.games for one in batch)
             self.watch(len(batch), games, time.perf_counter() - start)
             for one, actions in zip(batch, found, strict=True):
                 if not one.answer.done():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,6 +18,7 @@ from ..store.player import Player
 from ..types import Spec, View
 
 STEP = 8  # each size is so many times the one before
+TRIES = 3  # times that each size is tried; the quickest counts
 
 
 class Memory:
@@ -74,6 +77,7 @@ class Policies:
         self._seed = seed
         self._acts: dict[str, Any] = {}
         self._fresh: dict[str, Any] = {}  # by team: the carry of one game
+        self._seconds: dict[int, float] = {}  # by size, for all teams
         for team, spec in player.teams.items():
             if set(spec.agents) & set(player.agents):
                 learner = jax.device_put(player.learners[team])
@@ -87,10 +91,24 @@ class Policies:
         return any(leaf.size for leaf in jax.tree.leaves(self._fresh))
 
     def warm(self) -> None:
-        """Compile everything, so that no request waits for it."""
-        for team, spec in self.player.teams.items():
-            for size in self.sizes if team in self._acts else ():
-                self._run(team, _nothing(spec, size), [(None, size)])
+        """Compile everything, so that no request waits for it, and see how long each size takes."""
+        for size in self.sizes:
+            self._pass(size)  # compiles
+            self._seconds[size] = min(self._pass(size) for _ in range(TRIES))
+
+    def seconds(self, games: int) -> float:
+        """How long a decision in so many games takes; infinite if that was not tried."""
+        return self._seconds.get(self._size(games), math.inf)
+
+    def _pass(self, size: int) -> float:
+        """Decide for all teams in games where nothing is seen; return the seconds it took."""
+        start = time.perf_counter()
+        for team in self._acts:
+            self._run(team, _nothing(self.player.teams[team], size), [(None, size)])
+        return time.perf_counter() - start
+
+    def _size(self, games: int) -> int:
+        return next(size for size in self.sizes if size >= games)
 
     def decide(self, batch: Sequence[Asked]) -> list[dict[str, Any]]:
         """Actions by agent for each request; memories move on when all is decided."""
@@ -132,7 +150,7 @@ class Policies:
     ) -> tuple[np.ndarray, Any]:
         """A team's actions `[B,N,…]` and its next carry."""
         games = len(view.first)
-        size = next(size for size in self.sizes if size >= games)
+        size = self._size(games)
         fresh = self._fresh[team]
         carries = [
             memory.carries[team]

@@ -171,7 +171,7 @@ shoal.Charts = class {
       const curves = group.runs.map((run) => ({ run, ...this.curve(run.slug, name) })).filter((one) => one.xs.length);
       if (!curves.length) continue;
       if (this.bands && curves.length > 1) found.push({ label: group.name, colour: group.colour, ...shoal.band(curves) });
-      else for (const one of curves) found.push({ label: `${group.name}, ${one.run.name}`, colour: group.colour, xs: one.xs, ys: one.ys });
+      else for (const one of curves) found.push({ label: group.runs.length > 1 ? `${group.name}, ${one.run.name}` : group.name, colour: group.colour, xs: one.xs, ys: one.ys });
     }
     return found;
   }

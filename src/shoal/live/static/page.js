@@ -62,10 +62,14 @@
     soon = setTimeout(() => compared(address), 300);
   }
 
+  let newest = ""; // what was asked for last: an answer that comes later than a newer one is dropped
   async function compared(address) {
     if (!shoal.live) return;
+    newest = address;
     compare.classList.add("busy");
-    compare.innerHTML = await shoal.text(`compare?${address}`); // made and escaped by the server
+    const told = await shoal.text(`compare?${address}`); // made and escaped by the server
+    if (newest !== address) return;
+    compare.innerHTML = told;
     compare.classList.remove("busy");
   }
 
