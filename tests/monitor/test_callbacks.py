@@ -317,6 +317,7 @@ def test_every_metric_is_documented_and_every_documented_one_is_there(
     names |= {"score/<team>"}  # to trackers alone
     curious = ("curiosity_bonus", "curiosity_loss", "curiosity_weight")
     names |= {f"<team>/{name}" for name in curious}  # only with --curiosity
+    names |= {"<team>/reward_unit"}  # only with --normalise-reward
     # only of an environment that says something of its episodes
     names |= {"episode/<metric>", "evaluation/episode/<metric>"}
     assert names == documented()

@@ -14,15 +14,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
+from helpers import opened
 from PIL import Image, ImageColor
 
 from shoal import envs
+from shoal.api import Run
 from shoal.cli.main import main
-from shoal.cli.watch import Watching, watch
 from shoal.config.config import Config
 from shoal.envs import GAMES, Game, Hosted
 from shoal.errors import ShoalError
 from shoal.monitor import film
+from shoal.monitor.watch import Watching, watch
 from shoal.render import Disc, Scene, video
 from shoal.render.draw import draw, team_colours
 from shoal.run.trainer import train
@@ -111,7 +113,7 @@ def test_a_picture_grows_with_whoever_leaves_it():
 
 def test_speakers_are_heard_and_goals_are_marked():
     game = envs.make("mpe/simple_speaker_listener")
-    state, _ = game.reset(jax.random.key(0), 1)
+    state, _ = opened(game, 1)
     world = jax.tree.map(lambda leaf: np.asarray(leaf)[..., 0], state.world)._replace(
         word=np.array([0.0, 0.0, 1.0])
     )
@@ -207,7 +209,7 @@ def test_environments_of_others_are_filmed_as_they_are_evaluated(env, options, t
 def test_games_in_jax_of_others_are_drawn(name):
     game = envs.make(name)
     game.drawable()
-    states = [jax.device_get(game.reset(jax.random.key(seed), 2)[0]) for seed in (0, 1)]
+    states = [jax.device_get(opened(game, 2, seed)[0]) for seed in (0, 1)]
     one, other = game.pictures(states, [{}, {}], 1)
     assert (
         one.dtype == np.uint8
@@ -385,3 +387,15 @@ def test_a_run_is_watched_into_its_own_folder(filmed, capsys):
     )
     assert main(["watch", str(run / "policy"), "--seed", "1"]) == 0
     assert f"wrote {run / 'videos' / 'last-seed-1.mp4'}" in capsys.readouterr().out
+
+
+def test_a_notebook_shows_the_film_that_the_command_writes(filmed):
+    run = filmed / "film-0"
+    result = Run(run, {}, {}, {}, 200, 0.0)
+    film_of_it = result.watch(seed=3, greedy=False)
+    assert film_of_it.path == run / "videos" / "last-sampled-seed-3.mp4"
+    assert (
+        main(["watch", str(run), "--seed", "3", "--sampled", "--out", str(run / "same.mp4")]) == 0
+    )
+    pairs = zip(read_back(film_of_it.path), read_back(run / "same.mp4"), strict=True)
+    assert all((one == other).all() for one, other in pairs)

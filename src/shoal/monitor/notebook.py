@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import html
 import math
 import sys
@@ -13,12 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..render import video
 from ..render.draw import team_colours
-from ..store import folder
 from ..store.metrics_file import RATE, returns_in
-from ..store.player import Player
-from . import film
 from .callbacks import Evaluated, LiveRun
 from .console import Console, listed
 
@@ -163,25 +158,3 @@ class Film(NamedTuple):
         if self.path.suffix == ".gif":
             return f"<img src='data:image/gif;base64,{data}'>"
         return f"<video controls autoplay loop src='data:video/mp4;base64,{data}'></video>"
-
-
-def filmed(player: Player, path: Path, episodes: int, seed: int, greedy: bool) -> Film:
-    """Film whole episodes of a player."""
-    config = player.config
-    player.complete()
-    with contextlib.closing(
-        film.camera(config.game, player.algorithms, episodes, greedy)
-    ) as camera:
-        takes = camera.shoot(player.learners, seed, player.clock)
-        fps = film.pace(takes)
-        title = f"{config.label} on {config.env} after {player.steps:,} steps"
-        video.save(path, film.reel(takes, title, config.game, fps), fps)
-    return Film(path)
-
-
-def place(run: Path, episodes: int, seed: int, greedy: bool, best: bool) -> Path:
-    """Path of a film among a run's videos."""
-    which = folder.BEST if best else "last"
-    several = [f"{episodes}-episodes"] if episodes > 1 else []
-    words = [which, *([] if greedy else ["sampled"]), *several, f"seed-{seed}"]
-    return run / film.FOLDER / ("-".join(words) + video.best_format())
