@@ -1,4 +1,4 @@
-"""The tables of `shoal list` and the pages of `shoal info`."""
+"""The pages of `shoal info`, and the tables of `shoal list`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..errors import ShoalError, did_you_mean
 from ..nets.curiosity import CURIOSITIES
 from ..nets.torsos import TORSOS
 from ..source import derives
-from ..types import Discrete, Spec
+from ..types import Discrete, MultiDiscrete, Spec
 from .words import Trusting
 
 OUTSIDE = [
@@ -50,17 +50,6 @@ CENTRAL = (
 )
 
 
-def list_all(args: list[str], trust: Trusting) -> int:
-    """`shoal list`."""
-    if args in (["--help"], ["-h"]):
-        print("shoal list: the algorithms and environments there are, a line each.")
-        return 0
-    if args:
-        raise ShoalError(f"`shoal list` takes no arguments: leave out {args[0]!r}")
-    print(overview())
-    return 0
-
-
 def info(args: list[str], trust: Trusting) -> int:
     """`shoal info`."""
     if args in (["--help"], ["-h"]):
@@ -76,12 +65,11 @@ def info(args: list[str], trust: Trusting) -> int:
 
 
 def overview() -> str:
-    """Every algorithm and environment, one line each."""
+    """Every algorithm and environment of ours, one line each: what `catalogue.txt` must hold."""
     algorithms = [
         (_names(kind), _doc(sys.modules[kind.__module__])) for kind in ALGORITHMS.values()
     ]
     games = [(_id(game), _sides(make(name).teams), _doc(game)) for name, game in GAMES.items()]
-    plugged = [row for kind in plugins.GROUPS for row in _plugged(kind)]
     return "\n".join(
         [
             "Algorithms",
@@ -92,16 +80,18 @@ def overview() -> str:
             "",
             "Environments from outside",
             *_table(OUTSIDE),
-            *(["", "From installed packages", *_table(plugged)] if plugged else []),
             "",
-            "One's own algorithm, torso, curiosity, game or callback is named <module>:<class>.",
-            "`shoal info <name>` tells more about one of them.",
         ]
     )
 
 
+def plugged() -> list[str]:
+    """A line on every plugin of installed packages."""
+    return _table([row for kind in plugins.GROUPS for row in _plugged(kind)])
+
+
 def _plugged(kind: str) -> list[tuple[str, str, str]]:
-    """Plugins of installed packages: name, kind, and description or why it cannot be used."""
+    """Plugins of a kind: name, kind, and description or why it cannot be used."""
     ours = {
         "algorithm": [*ALGORITHMS, *ALIASES],
         "game": GAMES,
@@ -251,6 +241,8 @@ def _agents(spec: Spec) -> list[tuple[str, str, str]]:
     obs = spec.obs_sizes or (spec.obs,) * spec.n
     sizes = spec.action_sizes or (spec.action.size,) * spec.n
     kind = "actions" if isinstance(spec.action, Discrete) else "numbers as action"
+    if isinstance(spec.action, MultiDiscrete):
+        kind = f"values of {len(spec.action.parts)} parts of an action"
     return [
         (a, f"sees {o} numbers", f"{n} {kind}")
         for a, o, n in zip(spec.agents, obs, sizes, strict=True)
@@ -258,7 +250,7 @@ def _agents(spec: Spec) -> list[tuple[str, str, str]]:
 
 
 def _kind_of(space: type) -> str:
-    return "discrete" if space is Discrete else "continuous"
+    return {Discrete: "discrete", MultiDiscrete: "multi-discrete"}.get(space, "continuous")
 
 
 def _doc(thing: Any) -> str:
