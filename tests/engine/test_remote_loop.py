@@ -18,7 +18,7 @@ from shoal.engine.host_loop import HostLoop
 from shoal.engine.remote_loop import HostLost, RemoteLoop, WindowPlayer, played_by_hosts
 
 GAMES = 4
-SETTINGS = {"games": GAMES, "window": 5, "steps": 200, "devices": 2, "workers": 2}
+SETTINGS = {"games": GAMES, "window": 5, "steps": 200, "devices": 2, "workers": 2, "seed": 3}
 PPO = {"hidden": 4, "layers": 1, "minibatches": 1, "torso": "gru"}
 DQN = {"hidden": 4, "layers": 1, "warmup": 20, "capacity": 80, "batch": 2, "length": 4}
 
@@ -56,9 +56,9 @@ class Near:
         self.player.close()
 
 
-def config(algorithm: str, own: dict[str, Any], env: str = "pz:mpe2.simple_spread_v3") -> Config:
-    made = Config.build(env, {"agent": (algorithm, own)}, {"max_cycles": 7}, SETTINGS)
-    return made
+def config(algorithm: str, own: dict[str, Any], **more: Any) -> Config:
+    env = "pz:mpe2.simple_spread_v3"
+    return Config.build(env, {"agent": (algorithm, own)}, {"max_cycles": 7}, SETTINGS | more)
 
 
 def trained(c: Config, hosts: int, iterations: int = 4, dies: int = 0) -> tuple[Any, HostLoop]:
@@ -67,11 +67,11 @@ def trained(c: Config, hosts: int, iterations: int = 4, dies: int = 0) -> tuple[
     loop: HostLoop
     if hosts:
         host = partial(Near, played_by_hosts(c), c.devices, dies)
-        loop = RemoteLoop(*parts, workers=hosts, host=host)
+        loop = RemoteLoop(*parts, workers=hosts, host=host, staleness=s.staleness)
     else:
-        loop = HostLoop(*parts, workers=1)
+        loop = HostLoop(*parts, workers=1, staleness=s.staleness)
     try:
-        state = loop.init(3)
+        state = loop.init(s.seed)
         program = loop.compile(state, iterations)
         state, _ = program(state)
         if loop.failure:
@@ -82,12 +82,13 @@ def trained(c: Config, hosts: int, iterations: int = 4, dies: int = 0) -> tuple[
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "own"), [("ppo", PPO), pytest.param("dqn", DQN, marks=pytest.mark.slow)]
+    ("algorithm", "own", "staleness"),
+    [("ppo", PPO, 0), ("ppo", PPO, 1), pytest.param("dqn", DQN, 0, marks=pytest.mark.slow)],
 )
 def test_learning_is_the_same_wherever_games_are_played(
-    algorithm: str, own: dict[str, Any]
+    algorithm: str, own: dict[str, Any], staleness: int
 ) -> None:
-    c = config(algorithm, own)
+    c = config(algorithm, own, staleness=staleness, devices=1 if staleness else 2)
     here = bits(trained(c, 0)[0])
     assert bits(trained(c, 1)[0]) == here
     assert bits(trained(c, 3)[0]) == here

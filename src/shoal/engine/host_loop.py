@@ -4,9 +4,10 @@ that of the compiled loop."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,94 +26,8 @@ from ..learning.trees import at
 from ..types import Clock, TrainState, View
 from .loop import Loop, Metrics, with_device_axis, without_device_axis
 from .play import decide, windows
-
-
-class Stage(Protocol):
-    """Games that are stepped outside the compiled program."""
-
-    def open(self, keys: Array) -> tuple[dict[str, View], list[Fault]]:
-        """Open the games; return the opening views and the faults so far.
-
-        Device d's games may use `keys[d]`."""
-        ...
-
-    def step(
-        self, keys: np.ndarray, t: int, actions: dict[str, np.ndarray]
-    ) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
-        """Step all games; return the next views, `[B]` bool where an episode broke, and the faults.
-
-        Step t may use `keys[d,t,0]`."""
-        ...
-
-    def metrics(self) -> dict[str, np.ndarray]:
-        """The environment's own metrics `[B]`, by name, of episodes that are over now."""
-        ...
-
-    def renew(self, episodes: np.ndarray) -> None:
-        """Break off the current episodes; the next step opens those numbered after `episodes
-        [B]`."""
-        ...
-
-    def episodes(self) -> np.ndarray:
-        """`[B]` the number of episodes that each game has opened."""
-        ...
-
-    def close(self) -> None:
-        """End the games."""
-        ...
-
-
-class HostStage:
-    """The games of an arena; it seeds its games itself and ignores keys."""
-
-    def __init__(self, arena: Arena):
-        self.arena = arena
-
-    def open(self, keys: Array) -> tuple[dict[str, View], list[Fault]]:
-        faults = self.arena.step()
-        return self.arena.views(), faults
-
-    def step(
-        self, keys: np.ndarray, t: int, actions: dict[str, np.ndarray]
-    ) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
-        faults = self.arena.step(actions)
-        return self.arena.views(), self.arena.arrays["broken"], faults
-
-    def metrics(self) -> dict[str, np.ndarray]:
-        return self.arena.metrics()
-
-    def renew(self, episodes: np.ndarray) -> None:
-        self.arena.renew(episodes)
-
-    def episodes(self) -> np.ndarray:
-        return self.arena.arrays["episode"].astype(np.uint32)
-
-    def close(self) -> None:
-        self.arena.close()
-
-
-class PlayedWindow(NamedTuple):
-    """A window of all teams as played; the first axis is that of devices."""
-
-    streams: dict[str, View]  # [D,T+1,B/D,…]
-    actions: dict[str, Array]  # [D,T,B/D,…]
-    records: dict[str, Any]  # [D,T,B/D,…]
-    carries: dict[str, Any]  # [D,B/D,…] at instant 0
-    carries_end: dict[str, Any]  # [D,B/D,…] and at instant T
-    ended: Array  # [D,T,B/D] bool: an episode ended just before this step
-    said: dict[str, Array]  # [D,T,B/D] by metric: the environment's own, of that episode
-
-
-class PlayedSteps(NamedTuple):
-    """A window as the games gave it, before broken episodes are struck out."""
-
-    streams: dict[str, View]  # [T+1,D,B/D,…]
-    actions: dict[str, np.ndarray]  # [T,D,B/D,…]
-    records: dict[str, Any]  # [T,D,B/D,…]
-    carries: dict[str, Any]  # [D,B/D,…] at instant T
-    said: dict[str, np.ndarray]  # [T,D,B/D] by metric: the environment's own
-    broken: np.ndarray  # [T,D,B/D] bool: steps after which an episode broke
-    lost: np.ndarray  # [D,B/D] bool: games of which nothing came back
+from .played import Beginning, PlayedSteps, PlayedWindow, fresh, strike
+from .stage import HostStage, Stage
 
 
 @dataclass(eq=False)
@@ -132,10 +47,15 @@ class HostLoop(Loop):
     halted: Callable[[], bool] = never
     alone: Alone | None = None  # lets only one arena at a time keep its games open
     rows: range | None = None  # the games that are played here; None plays all
+    # 1 plays a window while learning from the one before, so with learners one update old
+    staleness: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        assert self.devices == 1 or not self.staleness, "one device learns while games go on"
         self.opened: Stage | None = None
+        self.ahead: Future[tuple[Beginning, PlayedSteps]] | None = None  # what was played ahead
+        self.thread = ThreadPoolExecutor(1)  # learns; games belong to the thread that made them
 
     def init(self, seed: int) -> TrainState:
         """Open the games and return the state before the first step."""
@@ -161,9 +81,10 @@ class HostLoop(Loop):
         cannot be saved.
 
         The first step opens that episode, as after an end, so that its opening view is in the
-        stream.
+        stream. What was played ahead is forgotten.
         """
         assert self.opened, "the games are not open"
+        self.ahead = None
         self.opened.renew(np.asarray(state.game["episode"]).reshape(-1))
         return super().restored(state)
 
@@ -196,6 +117,7 @@ class HostLoop(Loop):
         )
 
     def close(self) -> None:
+        self.thread.shutdown(wait=False)
         if self.opened:
             self.opened.close()
 
@@ -233,24 +155,69 @@ class HostLoop(Loop):
         return state, jax.tree.map(lambda *rows: np.stack(rows), *done) if done else None
 
     def _iterate(self, state: TrainState) -> tuple[TrainState, Metrics]:
+        """Learn from a window: the one that was played ahead, else one that is played now."""
+        if self.ahead:
+            begun, steps = self.ahead.result()
+            self.ahead = None
+        else:
+            views, carries = jax.device_get((state.views, state.carries))
+            begun = self._beginning(state.key, state.steps, views, carries)
+            steps = self._play_from(self._acting(state), begun)
+        state, played = self._taken(state, begun, steps)
+        learn = partial(self.learn, state, played, begun.keys_learn, begun.clock)
+        if not self.staleness:
+            return learn()
+        done = int(state.steps) + fresh(steps)
+        if done >= self.steps:
+            return learn()
+        # `learn` takes over the arrays of the state: what plays meanwhile has copies
+        tree, leaves = self._acting(state)
+        acting = (tree, [leaf.copy() for leaf in leaves])
+        views, carries = jax.tree.map(np.array, (state.views, state.carries))
+        following = self._beginning(begun.key, np.uint32(done), views, carries)
+        learning = self.thread.submit(lambda: jax.block_until_ready(learn()))
+        self.ahead = self._play_ahead(acting, following)
+        return learning.result()
+
+    def _beginning(self, key: Any, steps: Any, views: Any, carries: Any) -> Beginning:
+        """The beginning of a window after `steps` steps."""
+        following, keys_play, keys_learn = jax.device_get(self._split_keys(key))
+        clock = jax.device_get(self._clock(steps))
+        return Beginning(clock, views, carries, following, keys_play, keys_learn)
+
+    def _play_from(self, acting: tuple[Any, list[Array]], begun: Beginning) -> PlayedSteps:
+        return self.play(acting, begun.clock, begun.views, begun.carries, begun.keys_play)
+
+    def _play_ahead(
+        self, acting: tuple[Any, list[Array]], begun: Beginning
+    ) -> Future[tuple[Beginning, PlayedSteps]]:
+        """Play a window that is learnt from later. What ends the run is raised then, so that what
+        is being learnt meanwhile is kept."""
+        ahead: Future[tuple[Beginning, PlayedSteps]] = Future()
+        try:
+            ahead.set_result((begun, self._play_from(acting, begun)))
+        except (Halted, ShoalError) as error:
+            ahead.set_exception(error)
+        return ahead
+
+    def _taken(
+        self, state: TrainState, begun: Beginning, steps: PlayedSteps
+    ) -> tuple[TrainState, PlayedWindow]:
+        """The state after a window, and the window without broken episodes."""
         assert self.opened, "the games are not open"
-        key, keys_play, keys = jax.device_get(self._split_keys(state.key))
-        clock = jax.device_get(self._clock(state.steps))
-        views, carries = jax.device_get((state.views, state.carries))
-        steps = self.play(self._acting(state), clock, views, carries, keys_play)
         streams = steps.streams
         last = jax.tree.map(lambda x: x[-1].copy(), streams)
         ended = np.array(next(iter(streams.values())).first[1:]) & ~steps.lost
         earned = jax.tree.map(np.array, jax.device_get(state.earned))
-        _strike(streams, ended, earned, steps.broken)
+        strike(streams, ended, earned, steps.broken)
         self.dropped.extend(np.nonzero(steps.broken.reshape(self.window, -1))[1].tolist())
         game = self._shared({"episode": self.opened.episodes()})
         after = steps.carries
-        state = state._replace(game=game, views=last, carries=after, earned=earned, key=key)
+        state = state._replace(game=game, views=last, carries=after, earned=earned, key=begun.key)
         parts = (streams, steps.actions, steps.records, ended, steps.said)
         streams, actions, records, ended, said = jax.tree.map(lambda x: x.swapaxes(0, 1), parts)
-        played = PlayedWindow(streams, actions, records, carries, after, ended, said)
-        return self.learn(state, played, keys, clock)
+        played = PlayedWindow(streams, actions, records, begun.carries, after, ended, said)
+        return state, played
 
     def play(
         self,
@@ -382,23 +349,3 @@ def _unfold(steps: int, x: Any) -> np.ndarray:
     room = np.empty((steps, *x.shape), x.dtype)
     room[0] = x
     return room
-
-
-def _strike(
-    streams: dict[str, View], ended: np.ndarray, earned: dict[str, np.ndarray], broken: np.ndarray
-) -> None:
-    """Strike broken episodes from a window, in place: their steps become invalid and earn nothing.
-
-    `broken [T,D,B/D]` marks the steps after which an episode broke. Earlier windows with steps of
-    it have been learnt from already.
-    """
-    opened = next(iter(streams.values())).first.copy()
-    for step, *game in zip(*np.nonzero(broken), strict=True):
-        start = max(np.nonzero(opened[(slice(step + 1), *game)])[0], default=0)
-        ended[(step, *game)] = False
-        gone = (slice(start + 1, step + 2), *game)
-        for team, view in streams.items():
-            view.first[gone] = True  # the mark of an invalid step
-            view.reward[gone] = 0.0
-            if not start:
-                earned[team][tuple(game)] = 0.0

@@ -111,10 +111,12 @@ def play_step(
     actions, carries, records = decide(
         algorithms, learners, clock, greedy, play.views, play.carries, own
     )
-    game, views = env.step(key_env, play.game, actions)
+    with jax.named_scope("game"):
+        game, views = env.step(key_env, play.game, actions)
     return Play(game, views, carries), (play.views, actions, records)
 
 
+@jax.named_scope("act")
 def decide(
     algorithms: dict[str, Algorithm],
     learners: dict[str, Any],

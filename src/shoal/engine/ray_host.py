@@ -120,6 +120,7 @@ def cluster_loop(address: str, config: Config, halted: Callable[[], bool]) -> Cl
         patience=s.patience,
         tolerance=s.tolerance,
         halted=halted,
+        staleness=s.staleness,
         host=hosts,
         share_out=hosts.share_out,
     )

@@ -24,7 +24,8 @@ from ..envs.host.arena import split
 from ..envs.host.faults import Fault
 from ..errors import ShoalError
 from ..types import Clock, View
-from .host_loop import HostLoop, PlayedSteps
+from .host_loop import HostLoop
+from .played import PlayedSteps
 
 Leaves = list[np.ndarray]
 

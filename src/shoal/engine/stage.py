@@ -1,0 +1,76 @@
+"""Games that are stepped outside the compiled program."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from jax import Array
+
+from ..envs.host.arena import Arena
+from ..envs.host.faults import Fault
+from ..types import View
+
+
+class Stage(Protocol):
+    """Games that are stepped outside the compiled program."""
+
+    def open(self, keys: Array) -> tuple[dict[str, View], list[Fault]]:
+        """Open the games; return the opening views and the faults so far.
+
+        Device d's games may use `keys[d]`."""
+        ...
+
+    def step(
+        self, keys: np.ndarray, t: int, actions: dict[str, np.ndarray]
+    ) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
+        """Step all games; return the next views, `[B]` bool where an episode broke, and the faults.
+
+        Step t may use `keys[d,t,0]`."""
+        ...
+
+    def metrics(self) -> dict[str, np.ndarray]:
+        """The environment's own metrics `[B]`, by name, of episodes that are over now."""
+        ...
+
+    def renew(self, episodes: np.ndarray) -> None:
+        """Break off the current episodes; the next step opens those numbered after `episodes
+        [B]`."""
+        ...
+
+    def episodes(self) -> np.ndarray:
+        """`[B]` the number of episodes that each game has opened."""
+        ...
+
+    def close(self) -> None:
+        """End the games."""
+        ...
+
+
+class HostStage:
+    """The games of an arena; it seeds its games itself and ignores keys."""
+
+    def __init__(self, arena: Arena):
+        self.arena = arena
+
+    def open(self, keys: Array) -> tuple[dict[str, View], list[Fault]]:
+        faults = self.arena.step()
+        return self.arena.views(), faults
+
+    def step(
+        self, keys: np.ndarray, t: int, actions: dict[str, np.ndarray]
+    ) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
+        faults = self.arena.step(actions)
+        return self.arena.views(), self.arena.arrays["broken"], faults
+
+    def metrics(self) -> dict[str, np.ndarray]:
+        return self.arena.metrics()
+
+    def renew(self, episodes: np.ndarray) -> None:
+        self.arena.renew(episodes)
+
+    def episodes(self) -> np.ndarray:
+        return self.arena.arrays["episode"].astype(np.uint32)
+
+    def close(self) -> None:
+        self.arena.close()
