@@ -24,11 +24,40 @@ class Discrete:
     """A space of `n` discrete actions, numbered `0 … n-1`."""
 
     n: int
+    shape = ()  # of an action
+    dtype = "int32"
 
     @property
     def size(self) -> int:
         """Width of an action as a net reads it, which is one-hot."""
         return self.n
+
+    def split(self, rows: Any) -> list[Any]:
+        """What a row `[…,A]` says of each part of an action: here, of the one there is."""
+        return [rows]
+
+
+@dataclass(frozen=True)
+class MultiDiscrete:
+    """A space of actions of several parts; part `i` is one of `parts[i]` numbers, from 0 on."""
+
+    parts: tuple[int, ...]
+    dtype = "int32"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of an action: a number for each part."""
+        return (len(self.parts),)
+
+    @property
+    def size(self) -> int:
+        """Width of an action as a net reads it: one-hot parts, joined."""
+        return sum(self.parts)
+
+    def split(self, rows: Any) -> list[Any]:
+        """What a row `[…,A]` says of each part of an action."""
+        ends = [sum(self.parts[: i + 1]) for i in range(len(self.parts))]
+        return [rows[..., end - n : end] for end, n in zip(ends, self.parts, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -40,6 +69,12 @@ class Box:
 
     low: tuple[Any, ...]
     high: tuple[Any, ...]
+    dtype = "float32"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of an action."""
+        return (self.size,)
 
     @property
     def size(self) -> int:
@@ -66,7 +101,7 @@ def side_by_side(boxes: list[Box]) -> Box:
     return Box(tuple(row[0] for row in rows), tuple(row[1] for row in rows))
 
 
-Space = Discrete | Box
+Space = Discrete | MultiDiscrete | Box
 
 
 @dataclass(frozen=True)
@@ -101,7 +136,9 @@ class Spec:
     def from_json(cls, plain: dict[str, Any]) -> Spec:
         """Restore a `Spec` from what `to_json` returned."""
         ((kind, bounds),) = plain["action"].items()
-        action = {"Discrete": Discrete, "Box": Box}[kind](**_tuples(bounds))
+        action = {kind.__name__: kind for kind in (Discrete, MultiDiscrete, Box)}[kind](
+            **_tuples(bounds)
+        )
         fields: dict[str, Any] = {**_tuples(plain), "action": action}
         return cls(**fields)
 
@@ -138,7 +175,8 @@ class View(NamedTuple):
 
     obs: Array  # [B,N,F]
     state: Array  # [B,S]
-    legal: Array  # [B,N,A] bool: actions allowed (Discrete), dimensions in use (Box)
+    # [B,N,A] bool: actions allowed (Discrete, MultiDiscrete part by part), dimensions in use (Box)
+    legal: Array
     alive: Array  # [B,N] bool: present and may act
     first: Array  # [B] bool: this instant opens an episode
     reward: Array  # [B,N] earned by the step that led here
@@ -158,7 +196,8 @@ class View(NamedTuple):
 class Decision(NamedTuple):
     """A policy's answer to a view."""
 
-    action: Array  # [B,N] int (Discrete) or [B,N,A] float (Box)
+    # [B,N] int (Discrete), [B,N,P] int (MultiDiscrete) or [B,N,A] float (Box)
+    action: Array
     carry: Any  # what the policy remembers: a pytree of [B,…], opaque to the loop
     record: Any  # what the policy wants back unchanged when it learns
 

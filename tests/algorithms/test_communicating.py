@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers import TEAM, build, mortal, quick
+from helpers import TEAM, build, mortal, opened, quick
 
 from shoal.algorithms import find
 from shoal.engine.loop import Loop
@@ -52,10 +52,11 @@ def test_an_action_depends_on_what_living_teammates_see():
     learner = ppo.init(np.random.default_rng(0))
     clock = Clock(np.float32(0), np.float32(0))  # type: ignore[arg-type]
 
+    @jax.jit
     def logits(view: View) -> Any:
-        return np.asarray(ppo.logits(learner, view, ppo.carry(learner, 2), clock))[:, 0]
+        return ppo.logits(learner, view, ppo.carry(learner, 2), clock)[:, 0]
 
-    _, views = env.reset(jax.random.key(0), 2)
+    _, views = opened(env, 2)
     view = views[TEAM]
     other = view._replace(obs=view.obs.at[:, 1].add(1.0))
     assert (logits(view) != logits(other)).any()

@@ -134,7 +134,7 @@ def test_the_bonus_is_paid_to_the_living_for_steps_that_are_some():
     learner = one.init(np.random.default_rng(0))._replace(curiosity=motive)
     played = window(seen(2))
     paid = [
-        np.asarray(call(one.motivated, learner, played, clock(progress=p)).reward) - 1
+        np.asarray(call(one.read, learner, played, clock(progress=p)).reward) - 1
         for p in (0.0, 1.0)
     ]
     assert_close(paid[0], 0.5 * call(one.drive.bonus, motive, played), 1e-5)

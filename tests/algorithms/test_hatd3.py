@@ -53,14 +53,15 @@ def test_those_who_learnt_before_act_by_their_new_policies():
     rows = {"actor": row(learner.params["actor"], np.int32(1))}
     algorithm.actor_alone(np.int32(1), rows, learner, seen.batch, jax.random.key(0))
 
-    def acts(one: Any, t: int) -> Any:
-        view = jax.tree.map(lambda x: x[t], seen.batch.window.view)
+    @jax.jit
+    def acts(one: Any, view: Any) -> Any:
         carry = algorithm.carry(one, len(view.first))
         action = algorithm.act(one, jax.random.key(0), view, carry, clock(), True).action
         return as_input(action, algorithm.spec)
 
-    now = np.stack([acts(learner, t) for t in range(6)])
-    earlier = np.stack([acts(seen.learner, t) for t in range(6)])
+    views = [jax.tree.map(lambda x, t=t: x[t], seen.batch.window.view) for t in range(6)]
+    now = np.stack([acts(learner, view) for view in views])
+    earlier = np.stack([acts(seen.learner, view) for view in views])
     np.testing.assert_allclose(asked[0], now, atol=1e-5)
     assert np.abs(now - earlier)[..., 0, :].max() > 1e-3
     assert np.abs(now - as_input(seen.batch.window.action, algorithm.spec)).max() > 0.1

@@ -9,7 +9,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import LEARNERS, PARALLEL, PATHWISE, POLICY, REPLAYED, TEAM, VALUE, build, clock, run
+from helpers import (
+    LEARNERS,
+    PARALLEL,
+    PATHWISE,
+    POLICY,
+    REPLAYED,
+    TEAM,
+    VALUE,
+    build,
+    clock,
+    opened,
+    run,
+)
 from jax import Array
 
 from shoal.algorithms import find
@@ -158,7 +170,7 @@ def test_trap_01_the_utility_of_an_endless_game_cut_by_time_is_one_over_one_minu
     """Of one agent, so that a mix is worth what it is; targets of one reward, of three and of λ."""
     env = make("test/endless", n=1)
     algorithm, learner, _ = trained(name, env, iterations=100, window=12, gamma=0.8, **settings)
-    view = jax.tree.map(lambda x: x[None], env.reset(jax.random.key(0), 1)[1][TEAM])
+    view = jax.tree.map(lambda x: x[None], opened(env, 1)[1][TEAM])
 
     def value() -> Array:
         context = Context(view, jnp.zeros((1, 1, 1, 0)))

@@ -19,8 +19,10 @@ from helpers import (
     build,
     call,
     clock,
+    decided,
     mortal,
     on_devices,
+    opened,
     probe,
     run,
     studied,
@@ -37,6 +39,7 @@ from shoal.errors import ShoalError
 from shoal.learning.exploration import boltzmann
 from shoal.learning.reduce import mean_weights
 from shoal.nets.inputs import MEAN_ACTION, Context, gather
+from shoal.nets.inputs import mean_action as near_mean
 from shoal.types import Discrete, Spec, View
 
 CROWD = make("test/mortal", n=4, length=6)  # they die one after the other
@@ -60,7 +63,7 @@ def led(action: np.ndarray, first: np.ndarray, actions: int) -> np.ndarray:
 
 
 def watch(algorithm: Any, learner: Any, view: View, carry: Any) -> Array:
-    return gather((MEAN_ACTION,), algorithm.context(view, carry), algorithm.spec)[0][0]
+    return gather((MEAN_ACTION,), algorithm.context(learner, view, carry), algorithm.spec)[0][0]
 
 
 # -- what is seen ----------------------------------------------------------------------------------
@@ -89,6 +92,42 @@ def test_its_cost_grows_with_the_agents_not_with_their_pairs():
         jnp.zeros((1, 1, many, 21)), jnp.zeros((1, 1, many), bool)
     )
     assert max(var.aval.size for eqn in jaxpr.jaxpr.eqns for var in eqn.outvars) <= many * 21  # type: ignore
+
+
+def test_neighbours_are_those_who_are_near():
+    """By hand; with room for everybody it is the mean of all who live."""
+    rng = np.random.default_rng(2)
+    alive = rng.random((5, 6, 4)) < 0.7
+    last = np.eye(3, dtype=np.float32)[rng.integers(0, 3, alive.shape)]
+    obs = rng.uniform(-1, 1, (*alive.shape, 3)).astype(np.float32)
+    spec = Spec(("a", "b", "c", "d"), 3, 4, Discrete(3))
+    scene = scene_of(last, alive)
+    scene = scene._replace(view=scene.view._replace(obs=obs))
+    place = obs[..., [2, 0]]
+    away = np.linalg.norm(place[..., :, None, :] - place[..., None, :, :], axis=-1)
+    expected = np.zeros(last.shape)
+    for *where, agent in np.ndindex(*alive.shape):
+        near = alive[*where] & (away[*where, agent] <= 0.8) & (np.arange(4) != agent)
+        if near.any():
+            expected[*where, agent] = last[*where][near].mean(0)
+    found = near_mean(0.8, (2, 0)).read(scene, spec)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    everybody = near_mean(9.0, (2, 0)).read(scene, spec)
+    np.testing.assert_allclose(everybody, mean_action(last, alive), atol=1e-6)
+    assert np.abs(found - everybody).max() > 0.1
+
+
+@pytest.mark.parametrize(("name", "part"), [("mfq", "actor"), ("mfac", "critic")])
+def test_near_makes_the_mean_field_local(name, part):
+    near = build(name, CROWD, near=0.5, position="0", **TINY)
+    plain = build(name, CROWD, **TINY)
+    assert MEAN_ACTION in plain.inputs[part] and MEAN_ACTION not in near.inputs[part]
+    assert near.keeps_last and near.sees_mates == plain.sees_mates
+    assert len(near.inputs[part]) == len(plain.inputs[part])
+    with pytest.raises(ShoalError, match="near needs to know where agents are"):
+        build(name, CROWD, near=0.5)
+    with pytest.raises(ShoalError, match="near is for torsos that communicate"):
+        build("dqn", CROWD, near=0.5, position="0")
 
 
 def test_trap_18_the_mean_of_a_drawn_window_is_the_one_seen_when_acting():
@@ -191,13 +230,13 @@ def test_mfq_draws_from_its_policy_and_evaluates_greedily():
     np.testing.assert_allclose(
         rate, np.exp(boltzmann(VALUES[0], LEGAL[0], 1.25).log_probs), atol=0.015
     )
-    view = env.reset(jax.random.key(0), 16)[1][TEAM]
+    view = opened(env, 16)[1][TEAM]
     carry = algorithm.carry(learner, 16)
     best = algorithm.utilities(
-        learner.params["agents"], algorithm.context(view, carry), carry.hidden
+        learner.params["agents"], algorithm.context(learner, view, carry), carry.hidden
     )[0][0].argmax(-1)
     greedy, drawn = (
-        algorithm.act(learner, jax.random.key(1), view, carry, clock(), g).action
+        decided(algorithm, learner, jax.random.key(1), view, carry, clock(), g).action
         for g in (True, False)
     )
     assert np.array_equal(greedy, best) and not np.array_equal(drawn, best)

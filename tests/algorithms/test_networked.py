@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import OFF, TEAM, TINY, bits, build, clock, mortal, probe, replayed
+from helpers import OFF, TEAM, TINY, bits, build, clock, decided, mortal, opened, probe, replayed
 from jax import Array
 
 import shoal
@@ -107,11 +107,12 @@ def test_past_selves_carry_it_by_groups_of_games():
     rng = np.random.default_rng(0)
     selves = [player.acting(player.init(rng)) for _ in range(2)]
     pool = past.init(rng)._replace(playing=jax.tree.map(lambda *x: jnp.stack(x), *selves))
-    view = env.reset(jax.random.key(0), 5)[1][TEAM]._replace(first=jnp.zeros(5, bool))
+    view = opened(env, 5)[1][TEAM]._replace(first=jnp.zeros(5, bool))
     carry = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), past.carry(pool, 5))
-    ours = past.act(pool, jax.random.key(1), view, carry, clock(), True)
+    key = jax.random.key(1)
+    ours = decided(past, pool, key, view, carry, clock(), True)
     for one, rows in zip(selves, (np.s_[:3], np.s_[3:]), strict=True):
-        theirs = player.act(one, jax.random.key(1), at(view, rows), at(carry, rows), clock(), True)
+        theirs = decided(player, one, key, at(view, rows), at(carry, rows), clock(), True)
         for mine, own in zip(
             jax.tree.leaves(at(ours.carry, rows)), jax.tree.leaves(theirs.carry), strict=True
         ):

@@ -314,12 +314,16 @@ def test_trap_22_targets_ask_about_what_the_target_policies_would_do(name, env):
     ours = chosen_ahead(name, env, learner=learner, smoothing=0.0)
     view, algorithm = seen.batch.window.view, seen.algorithm
     acting = learner._replace(params=learner.target)
+
+    @jax.jit
+    def acts(one: Any, now: Any) -> Any:
+        carry = algorithm.carry(one, 8)
+        action = algorithm.act(one, jax.random.key(0), now, carry, clock(), True).action
+        return as_input(action, algorithm.spec)
+
     for t in range(7):
         now = jax.tree.map(lambda x, t=t: x[t], view)
-        action = algorithm.act(
-            acting, jax.random.key(0), now, algorithm.carry(acting, 8), clock(), True
-        ).action
-        expected = as_input(action, algorithm.spec) * np.asarray(now.alive)[..., None]
+        expected = acts(acting, now) * np.asarray(now.alive)[..., None]
         np.testing.assert_allclose(ours[t], expected, atol=1e-5)
 
 
@@ -498,6 +502,37 @@ def test_the_temperature_moves_towards_the_entropy_aimed_at(name, env, aim):
     assert kept == start
 
 
+@pytest.mark.parametrize("env", ["discrete", "continuous"])
+def test_each_agent_may_have_its_own_temperature(env):
+    """While all are equal, losses are those of one for all, and its gradient is their sum."""
+    seen = studied("masac", GAMES[env])
+    own = build("masac", GAMES[env], **(TINY | OFF | {"alpha_sharing": "own"}))
+    actor = seen.learner.params["actor"]
+
+    def grads(algorithm: Any, alpha: Any) -> Any:
+        params = {"actor": actor, "alpha": alpha}
+        learner = seen.learner._replace(params={**seen.learner.params, **params})
+        losses = jax.value_and_grad(algorithm.actor_loss, has_aux=True)
+        (loss, _), found = losses(params, learner, seen.batch, jax.random.key(0))
+        return loss, found
+
+    start = own.nets(np.random.default_rng(0))["alpha"]
+    assert start.shape == (2,) and start.tolist() == [np.float32(np.log(np.float32(0.1)))] * 2
+    (loss, one), (same, each) = call(
+        lambda: (grads(seen.algorithm, seen.learner.params["alpha"]), grads(own, start))
+    )
+    assert same == pytest.approx(loss, rel=1e-5)
+    assert each["alpha"].sum() == pytest.approx(one["alpha"], rel=1e-4)
+    assert each["alpha"][0] != each["alpha"][1]
+    assert_close(each["actor"], one["actor"], 1e-5)
+
+
+def test_the_temperatures_of_hasac_are_the_actors():
+    assert build("hasac", GAMES["discrete"]).alpha_owner == (0, 1)
+    with pytest.raises(ShoalError, match="alpha_sharing cannot be 'shared': leave it empty"):
+        build("hasac", GAMES["discrete"], alpha_sharing="shared")
+
+
 # -- SAC -------------------------------------------------------------------------------------------
 
 
@@ -515,7 +550,7 @@ def test_trap_16_the_discrete_expectation_is_over_the_legal_actions(name):
     ]
     actor = altered(seen.learner, "actor", by=0.3)
     policy, _ = algorithm.policy(
-        actor.params["actor"], context, algorithm.start(actor.params["actor"].torso, context)
+        actor.params["actor"], context, algorithm.start(actor.params["actor"], context)
     )
     probs = np.exp(np.asarray(policy.log_probs, np.float64))
     assert not probs[~legal].any()
@@ -542,7 +577,7 @@ def test_the_continuous_expectation_has_the_entropy_of_the_living(name):
     seen = seen._replace(batch=seen.batch._replace(context=seen.batch.context._replace(view=dead)))
     actor = seen.learner.params["actor"]
     policy, _ = algorithm.policy(
-        actor, seen.batch.context, algorithm.start(actor.torso, seen.batch.context)
+        actor, seen.batch.context, algorithm.start(actor, seen.batch.context)
     )
     density = np.asarray(policy.log_prob(policy.sample(jax.random.key(3))))
     expected = -0.5 * density * [1, 0]
@@ -573,7 +608,7 @@ def test_trap_31_every_step_of_a_target_earns_its_entropy(name, env, how):
 
     def told() -> tuple[Array, Array]:
         actor = learner.params["actor"]
-        policy, _ = algorithm.policy(actor, context, algorithm.start(actor.torso, context))
+        policy, _ = algorithm.policy(actor, context, algorithm.start(actor, context))
         draws = jax.vmap(policy.sample)(jax.random.split(jax.random.key(0), 1000))
         batch = studied(name, env).batch
         q = algorithm.q(learner.params["critic"], algorithm.played(batch, batch.window.rivals))[0]

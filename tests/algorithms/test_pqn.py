@@ -45,7 +45,7 @@ def studied(name: str, **settings: Any) -> Studied:
 
     def act(learner: Any, key: Any, view: Any, carry: Any, now: Any, greedy: bool) -> Any:
         q, _ = algorithm.utilities(
-            learner.params["agents"], algorithm.context(view, carry), carry.hidden
+            learner.params["agents"], algorithm.context(learner, view, carry), carry.hidden
         )
         return plain(learner, key, view, carry, now, greedy)._replace(record=q[0])
 

@@ -24,8 +24,10 @@ from helpers import (
     build,
     call,
     clock,
+    decided,
     mortal,
     on_devices,
+    opened,
     replayed,
     run,
     studied,
@@ -236,7 +238,7 @@ def test_trap_17_26_the_protocol_says_how_rewards_pool_and_how_often_a_step_is_l
 
 def watch(algorithm: Any, learner: Any, view: Any, carry: Any) -> Any:
     return algorithm.utilities(
-        learner.params["agents"], algorithm.context(view, carry), carry.hidden
+        learner.params["agents"], algorithm.context(learner, view, carry), carry.hidden
     )[0][0]
 
 
@@ -326,15 +328,13 @@ def test_trap_19_greedy_evaluation_knows_no_epsilon():
     env = make("test/identity", n=2, length=20)
     algorithm = build("dqn", env, **TINY)
     learner = algorithm.init(np.random.default_rng(0))
-    view = env.reset(jax.random.key(0), 16)[1][TEAM]
+    view = opened(env, 16)[1][TEAM]
     carry = algorithm.carry(learner, 16)
-    q = algorithm.utilities(learner.params["agents"], algorithm.context(view, carry), carry.hidden)[
-        0
-    ][0]
+    q = presently(algorithm, learner, view, carry)[0]
 
     def choose(key, steps):
         return [
-            algorithm.act(learner, key, view, carry, clock(steps), greedy).action
+            decided(algorithm, learner, key, view, carry, clock(steps), greedy).action
             for greedy in (True, False)
         ]
 
@@ -413,7 +413,7 @@ def test_trap_20_the_best_joint_action_of_a_duplex_mix_is_each_agents_own_best(s
 def test_a_free_mix_may_fall_with_a_utility():
     net = UnrestrictedMixer(np.random.default_rng(0), AGENTS, STATE, 16)
     q, state = np.random.default_rng(1).normal(size=(2, 1, 200, 4)).astype(np.float32)
-    slopes = jax.grad(lambda q: net(q, state).sum())(q[..., :AGENTS])
+    slopes = jax.jit(jax.grad(lambda q: net(q, state).sum()))(q[..., :AGENTS])
     assert (slopes < 0).any() and (slopes > 0).any()
 
 
@@ -686,10 +686,18 @@ def explored(env: Any, hysteresis: float) -> np.ndarray:
     algorithm = build("dqn", env, **settings)
     state, _ = run(Loop(env, {TEAM: algorithm}, games=16, window=8, steps=25_600), 400)
     learner = state.learners[TEAM]
-    view = env.reset(jax.random.key(0), 1)[1][TEAM]
-    carry = algorithm.carry(learner, 1)
-    context = algorithm.context(view, carry)
-    return np.asarray(algorithm.utilities(learner.params["agents"], context, carry.hidden)[0][0, 0])
+    view = opened(env, 1)[1][TEAM]
+    return presently(algorithm, learner, view, algorithm.carry(learner, 1))[0, 0]
+
+
+def presently(algorithm: Any, learner: Any, view: Any, carry: Any) -> np.ndarray:
+    """Utilities `[1,B,N,A]` of what the agents see now."""
+
+    def q(learner: Any) -> Any:
+        context = algorithm.context(learner, view, carry)
+        return algorithm.utilities(learner.params["agents"], context, carry.hidden)[0]
+
+    return np.asarray(jax.jit(q)(learner))
 
 
 @pytest.mark.parametrize(("hysteresis", "best"), [(0.0, 11), (0.05, 11), (1.0, 5)])

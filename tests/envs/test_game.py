@@ -22,7 +22,7 @@ from shoal.engine.loop import Loop
 from shoal.envs.check import check
 from shoal.envs.game import BLOCK
 from shoal.errors import ShoalError
-from shoal.types import Discrete, Spec, View, Window
+from shoal.types import Box, Discrete, Spec, View, Window
 
 B = 3
 IDS = sorted(envs.GAMES)
@@ -45,13 +45,14 @@ def random_actions(
     """Legal ones."""
     actions = {}
     for team, spec in game.teams.items():
-        if isinstance(spec.action, Discrete):
-            lots = rng.random(views[team].legal.shape) * np.asarray(views[team].legal)
-            actions[team] = lots.argmax(-1).astype(np.int32)
+        shape = views[team].legal.shape
+        if isinstance(spec.action, Box):
+            lots = rng.uniform(spec.action.low, spec.action.high, shape)
         else:
-            actions[team] = rng.uniform(
-                spec.action.low, spec.action.high, views[team].legal.shape
-            ).astype(np.float32)
+            luck = rng.random(shape) * np.asarray(views[team].legal)
+            lots = np.stack([part.argmax(-1) for part in spec.action.split(luck)], -1)
+        lots = lots.reshape(*shape[:2], *spec.action.shape)
+        actions[team] = lots.astype(spec.action.dtype)
     return actions
 
 
@@ -206,6 +207,16 @@ def rewards_of(env_id: str, answer, steps: int, **options) -> np.ndarray:
 
 def cue(view: View) -> np.ndarray:
     return view.obs[..., : view.legal.shape[-1]].argmax(-1).astype(np.int32)
+
+
+def test_factored_identity_pays_the_share_that_is_right():
+    def answers(view: View) -> np.ndarray:
+        return view.obs.reshape(*view.alive.shape, 6, 5).argmax(-1).astype(np.int32)
+
+    assert (rewards_of("test/factored_identity", answers, 10) == 1).all()
+    wrong = np.array([0, 1, 0, 0, 2, 0])
+    half = rewards_of("test/factored_identity", lambda view: (answers(view) + wrong) % 5, 10)
+    np.testing.assert_allclose(half, 4 / 6, rtol=1e-6)
 
 
 def test_identity_pays_the_cue():

@@ -24,7 +24,7 @@ SLOTS, GAMES = 12, 3
 SPEC = Spec(("a", "b"), obs=2, state=3, action=Discrete(4), rivals=5)
 REAL = Spec(("a", "b"), obs=2, state=3, action=Box((-1.0,) * 4, (1.0,) * 4), rivals=5)
 put = jax.jit(Replay.put)
-draw = jax.jit(Replay.draw, static_argnums=(2, 3, 4))
+draw = jax.jit(Replay.draw, static_argnums=(2, 3, 4, 6))
 
 
 class Stream(NamedTuple):
@@ -461,3 +461,54 @@ def test_importance_is_divided_by_the_largest_of_all_devices():
 
     told = jax.jit(on_devices(step, 2, OWN, OWN))(np.stack([alike, uneven]))
     np.testing.assert_allclose(told, [1.0] * 4 + [0.5] * 4, rtol=1e-3)
+
+
+# -- whole episodes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prioritised", [False, True])
+def test_whole_episodes_begin_at_openings_and_all_are_drawn_alike(prioritised):
+    """Also behind the seam of the ring; those too young for a window wait."""
+    memory = filled(4, 5, prioritised=prioritised)
+    drawn = draw(memory, jax.random.key(0), 6000, 3, False, 1.0, True)
+    lived = kept(4, 5)
+    assert_lived(drawn, lived, False, stream())
+    first = np.asarray(stream().view.first)[lived[:-3]]
+    openings = {(lived[slot], game) for slot, game in zip(*np.nonzero(first), strict=True)}
+    found = list(zip(instants_of(drawn)[0].tolist(), drawn.game.tolist(), strict=True))
+    assert set(found) == openings and len(openings) > 5
+    share = np.array([found.count(one) for one in openings]) / len(found)
+    np.testing.assert_allclose(share, 1 / len(openings), rtol=0.02)
+    np.testing.assert_allclose(drawn.importance, 1.0)
+
+
+def test_whole_episodes_wait_for_an_opening():
+    memory = filled(4, 3)
+    never = memory.ring.view._replace(first=jnp.zeros_like(memory.ring.view.first))
+    assert memory.ready(4, False) and memory.ready(4, True)
+    memory = memory._replace(ring=memory.ring._replace(view=never))
+    assert memory.ready(4, False) and not memory.ready(4, True)
+
+
+def test_nothing_after_the_end_of_a_whole_episode_counts():
+    """Episodes of 6 steps in windows of 10: transitions 0 to 5, the dummy one and what follows."""
+    seen = studied("dqn", windows=8)
+    algorithm = build("dqn", mortal(), **(TINY | OFF | {"whole_episodes": True, "length": 10}))
+    weight = call(
+        lambda memory: algorithm.batch(
+            memory.draw(jax.random.key(0), 8, 10, False, 1.0, True)
+        ).weight.sum(-1),
+        seen.memory,
+    )
+    assert (weight[:6] > 0).all() and not weight[6:].any()
+    assert weight.sum() == pytest.approx(1.0)
+
+
+def test_whole_episodes_are_learnt_from():
+    env = mortal()
+    algorithm = build("vdn", env, **(TINY | OFF | {"whole_episodes": True}))
+    loop = Loop(env, {TEAM: algorithm}, games=4, window=10, steps=1000)
+    _, metrics = loop.program(3)(loop.init(0))
+    # an opening is first kept at the seventh step, too late for a window of the first ten
+    assert metrics.learning[TEAM]["updates"].tolist() == [0, 2, 2]
+    assert (metrics.learning[TEAM]["loss"][1:] > 0).all()

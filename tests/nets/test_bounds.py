@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
-from helpers import OFF, PATHWISE, TEAM, TINY, build, call, clock, run
+from helpers import OFF, PATHWISE, TEAM, TINY, build, call, clock, decided, opened, run
 from jax import Array
 
 from shoal.algorithms import random_policy
@@ -59,7 +59,7 @@ def test_trap_37_a_dimension_without_width_is_held_and_every_agent_has_its_own_b
     algorithm = build(name, GAME, **TINY, **(OFF if name in PATHWISE else {}), **settings)
     state, metrics = run(Loop(GAME, {TEAM: algorithm}, games=4, window=10, steps=1000), 3)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((state.learners, metrics)))
-    _, view = GAME.reset(jax.random.key(0), 200)
+    _, view = opened(GAME, 200)
     learner = state.learners[TEAM]
     key = jax.random.key(1)
     decision = call(
@@ -74,9 +74,9 @@ def test_trap_37_a_dimension_without_width_is_held_and_every_agent_has_its_own_b
 
 
 def test_trap_37_chance_draws_anywhere_within_each_agents_own_bounds():
-    _, view = GAME.reset(jax.random.key(0), 4000)
+    _, view = opened(GAME, 4000)
     action = np.asarray(
-        random_policy(SPEC).act((), jax.random.key(1), view[TEAM], (), clock(), False).action
+        decided(random_policy(SPEC), (), jax.random.key(1), view[TEAM], (), clock(), False).action
     )
     unit = np.asarray(as_input(action, SPEC))
     np.testing.assert_allclose(unit[..., 0].std(0), 3**-0.5, atol=0.02)

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from games import DEPTH, SIDE, Quadrants
-from helpers import OFF, REPLAYED, TEAM, TINY, build, clock, run, studied
+from helpers import OFF, REPLAYED, TEAM, TINY, build, clock, opened, run, studied
 from jax import Array
 
-from shoal.algorithms.networked import NetConfig
+from shoal.algorithms.net_config import NetConfig
 from shoal.engine.evaluate import Evaluator
 from shoal.engine.loop import Loop
 from shoal.errors import ShoalError
@@ -185,7 +185,7 @@ def test_no_byte_becomes_a_float_on_its_way_through_the_loop(name):
 def test_a_player_is_shown_images_as_they_are():
     """`[H,W,C]` by agent: it acts as in the game."""
     algorithm = build("ppo", GAME, **TINY)
-    _, views = GAME.reset(jax.random.key(0), 1)
+    _, views = opened(GAME, 1)
     spec = GAME.teams[TEAM]
     pictures = {f"agent_{i}": np.asarray(views[TEAM].obs[:, i], np.float32) for i in range(2)}
     shown = _team_view(spec, pictures, {}, {}, 1)

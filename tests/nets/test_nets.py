@@ -12,12 +12,12 @@ from helpers import assert_close, bits
 from scipy import stats
 
 from shoal.errors import ShoalError
-from shoal.nets.distributions import Categorical, Gaussian, masked, uniform
+from shoal.nets.distributions import Categorical, Factored, Gaussian, masked, uniform
 from shoal.nets.gru import Gru, _forward, unroll
 from shoal.nets.heads import GaussianHead
 from shoal.nets.layers import Dense, owners
 from shoal.nets.mlp import Mlp, Style
-from shoal.types import Box, Discrete, Spec
+from shoal.types import Box, Discrete, MultiDiscrete, Spec
 
 SPEC = Spec(("a", "b", "c"), obs=4, state=4, action=Discrete(3))
 OWNERS = {"shared": (0, 0, 0), "own": (0, 1, 2), "0,1,0": (0, 1, 0)}
@@ -223,6 +223,33 @@ def test_gaussian_actions_stay_within_bounds(squash):
     inside = np.abs(raw) < 0.9
     expected = (HIGH + LOW) / 2 + (HIGH - LOW) / 2 * (np.tanh(raw) if squash else raw)
     np.testing.assert_allclose(action[inside], expected[inside], rtol=1e-5, atol=1e-6)
+
+
+def parts_of(seed: int) -> Factored:
+    """Three parts of 2, 3 and 4 values, some of which are illegal."""
+    rng = np.random.default_rng(seed)
+    space = MultiDiscrete((2, 3, 4))
+    legal = jnp.asarray([[True, True, True, False, True, False, True, True, True]])
+    rows = zip(space.split(jnp.asarray(rng.normal(size=(1, 9)))), space.split(legal), strict=True)
+    return Factored(tuple(masked(logits, allowed) for logits, allowed in rows))
+
+
+def test_parts_are_a_categorical_over_all_combinations():
+    """Log-probabilities, entropy and divergence are those of the product."""
+    one, other = parts_of(0), parts_of(1)
+    raw = jnp.asarray(list(np.ndindex(2, 3, 4)))
+    joint, apart = (np.exp(np.asarray(dist.log_prob(raw[:, None]))[:, 0]) for dist in (one, other))
+    assert joint.sum() == pytest.approx(1.0) and (joint > 0).sum() == 2 * 2 * 3
+    seen = joint[joint > 0], apart[joint > 0]
+    assert one.entropy()[0] == pytest.approx(-(seen[0] * np.log(seen[0])).sum(), rel=1e-5)
+    kl = (seen[0] * np.log(seen[0] / seen[1])).sum()
+    assert one.kl(other)[0] == pytest.approx(kl, rel=1e-4)
+    assert one.mode()[0].tolist() == raw[joint.argmax()].tolist()
+    many = Factored(tuple(Categorical(jnp.repeat(p.log_probs, 20_000, 0)) for p in one.parts))
+    drawn = np.asarray(many.sample(jax.random.key(0)))
+    rate = np.bincount(np.ravel_multi_index(tuple(drawn.T), (2, 3, 4)), minlength=24) / 20_000
+    np.testing.assert_allclose(rate, joint, atol=0.012)
+    assert not rate[joint == 0].any()
 
 
 def test_gaussian_log_prob_and_entropy():

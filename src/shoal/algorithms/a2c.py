@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .on_policy import OnPolicy, OnPolicyConfig
+from .on_policy import OnPolicy
+from .on_policy_config import OnPolicyConfig
 
 
 class A2C(OnPolicy):

@@ -49,6 +49,8 @@ class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
     sharing: ClassVar[tuple[str, ...]] = ()  # of parameters it supports: shared, own, partition
     recurrence: ClassVar[bool] = False  # whether its torso may be recurrent
     needs_training: ClassVar[bool] = True  # whether it must train before it can play
+    # whether it may learn from a window that its learner of before played
+    bears_staleness: ClassVar[bool] = True
     sees_state: bool = False
     central_execution: ClassVar[bool] = False  # acting takes what all agents of a team observe
     sees_mates: bool = False  # when acting, an agent needs what its teammates observe, say or did

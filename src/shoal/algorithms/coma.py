@@ -24,7 +24,8 @@ from ..nets.mlp import Parts
 from ..types import Clock, Discrete
 from .base import Metrics, fraction, not_negative, positive
 from .networked import Hidden
-from .on_policy import Learner, OnPolicy, OnPolicyConfig
+from .on_policy import Learner, OnPolicy
+from .on_policy_config import OnPolicyConfig
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,11 @@ class DuelingCritic(eqx.Module):
         value, carry = self.value(parts, carry, first)
         advantage, _ = self.advantage(parts, carry, first)
         return value + advantage - advantage.mean(-1, keepdims=True), carry
+
+    def rescaled(self, ratio: Array, shift: Array) -> DuelingCritic:
+        """Outputs times `ratio`, plus `shift`."""
+        value = self.value.rescaled(ratio, shift)
+        return DuelingCritic(value, self.advantage.rescaled(ratio, 0.0))
 
 
 class COMA(OnPolicy[COMAConfig]):
@@ -153,7 +159,8 @@ class COMA(OnPolicy[COMAConfig]):
         self, params: dict, learner: Learner, batch: Batch, clock: Clock
     ) -> tuple[Array, Metrics]:
         q, _ = self.critic(params["critic"], batch.context, at(batch.critic_carry, 0))
-        return self.critic_loss(pick(q, batch.record.raw), learner, batch), {}
+        loss = self.critic_loss(pick(q, batch.record.raw), learner, batch)
+        return self.config.value_weight * loss, {}
 
     def losses(
         self, params: dict, learner: Learner, batch: Batch, clock: Clock
@@ -171,7 +178,8 @@ class COMA(OnPolicy[COMAConfig]):
         actor, metrics = self.actor_loss(dist, batch._replace(advantage=advantage))
         entropy = (dist.entropy() * batch.weight).sum()
         metrics |= {"actor_loss": actor, "critic_loss": critic, "entropy": entropy}
-        return actor - self.config.entropy * entropy + critic, metrics
+        loss = actor - self.config.entropy * entropy + self.config.value_weight * critic
+        return loss, metrics
 
     def updated(self, learner: Learner) -> Learner:
         return learner._replace(

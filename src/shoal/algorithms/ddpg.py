@@ -12,12 +12,15 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..learning.exploration import linear
+from ..learning.memory import Drawn, Replay
 from ..nets.distributions import Deterministic, uniform
+from ..nets.ensembles import Ensemble, member
 from ..nets.heads import DeterministicHead
 from ..nets.inputs import Context
 from ..nets.layers import Rng
-from ..types import Box, Clock
-from .base import Metrics, fraction, not_negative, positive
+from ..types import Box, Clock, Decision, Share, View
+from .base import Metrics, at_most, fraction, not_negative, positive
+from .networked import Carry, Hidden
 from .off_policy import Batch, Learner, zeros
 from .pathwise import Pathwise, PathwiseConfig
 
@@ -41,6 +44,9 @@ class DDPGConfig(PathwiseConfig):
     penalty: float = 1e-3
     """Weight of the squared logits (discrete) or of what tanh squashes (continuous): keeps policies
     from saturating."""
+    policies: int = 1
+    """Policies of each agent (MADDPG's policy ensembles): one is drawn for every episode, and
+    learns from what it played itself."""
     twin: bool = False
     """Two critics, of which the lower makes the target (TD3)."""
     delay: int = 1
@@ -51,7 +57,8 @@ class DDPGConfig(PathwiseConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(self, "noise_steps", "temperature", "delay")
+        positive(self, "noise_steps", "temperature", "delay", "policies")
+        at_most(self, 100, "policies")
         not_negative(self, "noise", "noise_end", "penalty", "smoothing")
         fraction(self, "epsilon")
 
@@ -66,8 +73,68 @@ class DDPG(Pathwise[DDPGConfig]):
     def twins(self) -> int:
         return 1 + self.config.twin
 
+    def actor(self, rng: Rng) -> Any:
+        count = self.config.policies
+        make = super().actor
+        return make(rng) if count == 1 else Ensemble([make(rng) for _ in range(count)])
+
     def head(self, rng: Rng) -> DeterministicHead:
         return DeterministicHead(rng, self.owner, self.config.hidden, self.spec.action)
+
+    # -- policy ensembles (Lowe et al. 2017, §4.3) -------------------------------------------------
+    # With several policies the carry's `hidden` is what all remember, and which one is played.
+
+    def carry(self, learner: Learner, games: int) -> Carry:
+        carry = super().carry(learner, games)
+        if self.config.policies == 1:
+            return carry
+        return carry._replace(hidden=(carry.hidden, jnp.zeros((games, self.spec.n), jnp.int32)))
+
+    def act(
+        self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool
+    ) -> Decision:
+        """Act; at an opening, each agent draws the policy that it plays in this episode."""
+        if self.config.policies == 1:
+            return super().act(learner, key, view, carry, clock, greedy)
+        key, key_which = jax.random.split(key)
+        hidden, which = carry.hidden
+        drawn = (jax.random.uniform(key_which, which.shape) * self.config.policies).astype(
+            jnp.int32
+        )
+        which = jnp.where(view.first[:, None], drawn, which)
+        carry = carry._replace(hidden=(hidden, which))
+        decision = super().act(learner, key, view, carry, clock, greedy)
+        return decision._replace(record=which)
+
+    def policy(self, actor: Any, context: Context, carry: Hidden) -> tuple[Any, Hidden]:
+        if self.config.policies == 1:
+            return super().policy(actor, context, carry)
+        hidden, which = carry  # [B,N] while acting, [T,B,N] in windows
+        every, hidden = super().policy(actor, context, hidden)
+        return jax.tree.map(partial(member, which), every), (hidden, which)
+
+    def start(self, actor: Any, context: Context) -> Hidden:
+        start = super().start(actor, context)
+        return start if self.config.policies == 1 else (start, context.which)
+
+    def memory(self, learner: Learner, share: Share) -> Replay:
+        """The replay; with several policies it also keeps which one was played."""
+        memory = super().memory(learner, share)
+        if self.config.policies == 1:
+            return memory
+        which = jnp.zeros(memory.ring.view.alive.shape, jnp.int32)
+        return memory._replace(ring=memory.ring._replace(record=which))
+
+    def batch(self, drawn: Drawn) -> Batch:
+        batch = super().batch(drawn)
+        if self.config.policies == 1:
+            return batch
+        which = batch.window.record
+        # the last instant is of the episode before it, or counts nothing
+        which = jnp.concatenate([which, which[-1:]])
+        return batch._replace(context=batch.context._replace(which=which))
+
+    # -- acting ------------------------------------------------------------------------------------
 
     def greedy(self, policy: Any) -> Array:
         return policy.mode()
@@ -89,6 +156,8 @@ class DDPG(Pathwise[DDPGConfig]):
         c = self.config
         return linear(c.noise, c.noise_end, c.noise_steps, clock.steps)
 
+    # -- learning ----------------------------------------------------------------------------------
+
     def improve(
         self, learner: Learner, batch: Batch, key: Array, clock: Clock
     ) -> tuple[Learner, Metrics, Array]:
@@ -101,7 +170,7 @@ class DDPG(Pathwise[DDPGConfig]):
     ) -> Array:
         """Target Q of the target policies' best actions, smoothed if the config says so."""
         actor = learner.target["actor"]
-        policy, _ = self.policy(actor, context, self.start(actor.torso, context))
+        policy, _ = self.policy(actor, context, self.start(actor, context))
         action = policy.mode()
         if isinstance(policy, Deterministic) and self.config.smoothing:
             sway = self.config.smoothing * jnp.clip(jax.random.normal(key, action.shape), -2.5, 2.5)
@@ -130,7 +199,7 @@ class DDPG(Pathwise[DDPGConfig]):
         context = self.played(batch, batch.window.rivals)
         actor = params["actor"]
         weight = batch.actor_weight
-        policy, _ = self.policy(actor, context, self.start(actor.torso, context))
+        policy, _ = self.policy(actor, context, self.start(actor, context))
         own = policy.relaxed(key, self.config.temperature)
         q = self.q(learner.params["critic"][:1], self.with_own_actions(context, own))[0][..., 0]
         loss = -(q * weight).sum()

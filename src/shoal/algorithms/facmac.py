@@ -50,6 +50,10 @@ class FACMAC(DDPG):
         if config.mix != "sum":
             self.inputs["mixer"] = (STATE,)
 
+    @property
+    def states(self) -> tuple[str, ...]:
+        return ("game",) if self.config.mix == "sum" else ("game", "joined")
+
     def critic(self, rng: Rng) -> Mixed:
         c = self.config
         local = super().critic(rng)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .a2c import A2C
 from .learning_in_turn import InTurnConfig, PolicyInTurn
-from .on_policy import OnPolicyConfig
+from .on_policy_config import OnPolicyConfig
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-import jax.numpy as jnp
-from jax import Array
-
-from ..nets.layers import Rng
+from ..errors import ShoalError
+from ..types import Spec
 from .learning_in_turn import InTurnConfig, PathwiseInTurn
 from .sac import SAC, SACConfig
 
@@ -19,6 +16,8 @@ class HASACConfig(InTurnConfig, SACConfig):
 
     critic_sharing: str = "shared"
     """Parameters of the critics: shared, own or a partition; empty takes the actors'."""
+    alpha_sharing: str = ""
+    """Temperatures: as the actors."""
 
 
 class HASAC(SAC, PathwiseInTurn[SACConfig]):
@@ -30,10 +29,10 @@ class HASAC(SAC, PathwiseInTurn[SACConfig]):
     name = "hasac"
     Config = HASACConfig
 
-    def nets(self, rng: Rng) -> dict[str, Any]:
-        nets = super().nets(rng)
-        return nets | {"alpha": jnp.full((max(self.owner) + 1,), nets["alpha"])}
-
-    def log_alpha(self, params: dict[str, Any]) -> Array:
-        """`[N]` each agent's."""
-        return jnp.take(params["alpha"], jnp.asarray(self.owner))
+    def __init__(self, config: HASACConfig, spec: Spec):
+        super().__init__(config, spec)
+        if self.alpha_owner != self.owner:
+            raise ShoalError(
+                f"hasac gives each actor a temperature, so alpha_sharing cannot be"
+                f" {config.alpha_sharing!r}: leave it empty"
+            )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..errors import ShoalError
+from ..types import Spec
 from .ddpg import DDPGConfig
 from .learning_in_turn import InTurnConfig, PathwiseInTurn
 from .td3 import TD3, TD3Config
@@ -22,3 +24,8 @@ class HATD3(TD3, PathwiseInTurn[DDPGConfig]):
 
     name = "hatd3"
     Config = HATD3Config
+
+    def __init__(self, config: HATD3Config, spec: Spec):
+        super().__init__(config, spec)
+        if config.policies > 1:
+            raise ShoalError("hatd3's agents have one policy each: set policies to 1")

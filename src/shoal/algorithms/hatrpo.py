@@ -21,7 +21,8 @@ from ..nets.layers import Rng
 from ..types import Clock
 from .base import Metrics, fraction, not_negative, positive
 from .learning_in_turn import InTurnConfig, PolicyInTurn
-from .on_policy import Learner, OnPolicyConfig
+from .on_policy import Learner
+from .on_policy_config import OnPolicyConfig
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ..nets.inputs import ID, STATE
 from .a2c import A2C
-from .on_policy import OnPolicyConfig
+from .on_policy_config import OnPolicyConfig
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ..nets.actor_critic import Critic
 from ..nets.heads import dueling
 from ..nets.inputs import ID, MEAN_ACTION, OBS, Context
 from ..nets.layers import Dense, Rng
-from ..types import Clock
+from ..types import Clock, Spec
 from .coma import COMA, COMAConfig, expectation
 from .networked import Hidden
 from .on_policy import Learner
@@ -22,6 +22,8 @@ from .on_policy import Learner
 @dataclass(frozen=True)
 class MFACConfig(COMAConfig):
     """MFAC's own settings beside COMA's."""
+
+    neighbours = True
 
     lam: float = 0.0
     """λ of the critic's TD(λ) targets; 0 is the paper's: the next value alone."""
@@ -37,12 +39,18 @@ class MFAC(COMA):
     """COMA whose critic sees, of the others, only what they just did on average, and no state.
 
     An agent's neighbours are all other members of its team who live, as in the authors' battle
-    game.
+    game; with `near`, only those who are close.
     """
 
     name = "mfac"
     Config = MFACConfig
     critic_sees = (OBS, MEAN_ACTION, ID)
+
+    def __init__(self, config: MFACConfig, spec: Spec):
+        super().__init__(config, spec)
+        self.inputs["critic"] = tuple(
+            self.mean_action if part is MEAN_ACTION else part for part in self.inputs["critic"]
+        )
 
     def init_critic(self, rng: Rng) -> Any:
         """A dueling critic on one torso; recurrent like the actor, as it sees no state."""

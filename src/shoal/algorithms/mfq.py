@@ -9,7 +9,6 @@ from jax import Array
 
 from ..learning.exploration import boltzmann, floored, linear
 from ..nets.distributions import pick
-from ..nets.inputs import MEAN_ACTION
 from ..types import Clock, Spec
 from .base import Metrics, not_negative, positive
 from .coma import expectation
@@ -20,6 +19,8 @@ from .value import Value, ValueConfig
 @dataclass(frozen=True)
 class MFQConfig(ValueConfig):
     """MFQ's own settings beside the family's."""
+
+    neighbours = True
 
     double: bool = False
     """Let the online net's policy, not the target's own, weigh the target's utilities."""
@@ -45,7 +46,7 @@ class MFQ(Value[MFQConfig]):
     Boltzmann's.
 
     An agent's neighbours are all other members of its team who live, as in the authors' battle
-    game.
+    game; with `near`, only those who are close.
     """
 
     name = "mfq"
@@ -53,7 +54,7 @@ class MFQ(Value[MFQConfig]):
 
     def __init__(self, config: MFQConfig, spec: Spec):
         super().__init__(config, spec)
-        self.inputs["actor"] += (MEAN_ACTION,)
+        self.inputs["actor"] += (self.mean_action,)
 
     def temperature(self, clock: Clock) -> Array:
         c = self.config
@@ -68,7 +69,7 @@ class MFQ(Value[MFQConfig]):
     ) -> tuple[Learner, Metrics, Array]:
         temperature = self.temperature(clock)
         losses = partial(self.losses, temperature=temperature)
-        learner, metrics, wrong = self.descent(losses, learner, batch, clock)
+        learner, metrics, wrong = self.descent(losses, learner, batch, key, clock)
         return learner, metrics | {"temperature": temperature}, wrong
 
     def losses(
@@ -80,10 +81,9 @@ class MFQ(Value[MFQConfig]):
         """
         c = self.config
         legal = batch.window.view.legal
-        online, follower, _ = self.unrolled(params, learner, batch)
-        weighing = online if c.double else follower
+        online, follower, chooser = self.unrolled(params, learner, batch)
         policy = boltzmann(
-            weighing, legal, c.temperature_end if temperature is None else temperature
+            chooser, legal, c.temperature_end if temperature is None else temperature
         )
         target = self.targets(batch, expectation(policy, follower))
         return self.regression(pick(online[:-1], batch.window.action), target, batch)

@@ -2,126 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 from typing_extensions import TypeVar
 
 from ..errors import ShoalError
-from ..learning.optim import adam, annealed, descend
+from ..learning.optim import OPTIMISERS, annealed, descend
 from ..learning.returns import counted, left, settle
 from ..learning.trees import at
-from ..nets import curiosity, torsos
+from ..nets import torsos
 from ..nets.conv import Cnn, ConvEncoder
 from ..nets.inputs import (
     ID,
     LAST_ACTION,
     MEAN_ACTION,
     OBS,
+    OTHERS_OBS,
     STATE,
     Context,
     InputPart,
     as_input,
     heard,
+    mean_action,
     width,
 )
 from ..nets.layers import Rng, owners
 from ..nets.mlp import Style
 from ..types import Clock, Spec, View, Window
-from .base import Algorithm, LearnerT, MemoryT, Metrics, at_most, fraction, not_negative, positive
+from .base import Algorithm, LearnerT, MemoryT, Metrics
 from .curiosity import PART, Drive, Motive
+from .net_config import NetConfig, convolutions, numbers
+from .standardiser import Standardiser, Statistics
 
-
-@dataclass(frozen=True)
-class NetConfig:
-    """Settings of everything that learns with nets."""
-
-    lr: float = 5e-4
-    """Learning rate of Adam."""
-    anneal: bool = True
-    """Let the learning rates fall linearly to 0 over the run."""
-    max_grad_norm: float = 10.0
-    """Norm to which the gradient of each part, such as the actor or the critic, is clipped."""
-    gamma: float = 0.99
-    """Discount of future rewards."""
-    reward: Literal["own", "mean", "sum"] = "own"
-    """What each agent learns from: its own reward, or the team's pooled by mean or sum."""
-    torso: str = "mlp"
-    """mlp is feed-forward; gru is recurrent, its last hidden layer a GRU behind at least one that
-    is dense; commnet, ic3net, tarmac and transformer let agents hear each other; <module>:<class>
-    is one's own."""
-    rounds: int = 1
-    """Torsos that communicate: rounds of messages at each instant."""
-    near: float = 0.0
-    """Torsos that communicate: agents hear those at most so far away; 0 is everybody."""
-    position: str = ""
-    """With near: which numbers of its observation are an agent's place, such as 2,3."""
-    hidden: int = 64
-    """Units per layer."""
-    layers: int = 2
-    """Hidden layers."""
-    activation: Literal["tanh", "relu"] = "tanh"
-    """Of the hidden layers."""
-    layer_norm: bool = False
-    """Standardise the features after each hidden layer."""
-    channels: str = "16,32"
-    """Images: channels of each convolution in front of the hidden layers; empty for none."""
-    sharing: str = "shared"
-    """Parameters: shared by all agents, own for each, or a partition such as 0,0,1."""
-    agent_id: bool = True
-    """Tell agents that share parameters apart by a one-hot number."""
-    last_action: bool = False
-    """Show the agents their previous action."""
-    curiosity: str = ""
-    """Bonus for what is new: rnd, icm, or <module>:<class> of one's own; empty for none."""
-    curiosity_weight: float = 0.1
-    """Weight of the bonus beside the reward, at the start."""
-    curiosity_decay: float = 0.0
-    """Share of that weight that is lost by the end of the run, linearly."""
-
-    def __post_init__(self) -> None:
-        positive(self, "lr", "max_grad_norm", "hidden", "layers", "rounds")
-        at_most(self, 100, "layers", "rounds")
-        fraction(self, "gamma", "curiosity_decay")
-        not_negative(self, "curiosity_weight", "near")
-        convolutions(self.channels)
-        _check_near(self)
-        if self.curiosity:
-            curiosity.find(self.curiosity)
-
-
-def convolutions(channels: str) -> tuple[int, ...]:
-    """Parse the channels of each convolution."""
-    counts = _numbers("channels", channels, "16,32")
-    if 0 in counts:
-        raise ShoalError(f"channels must be whole numbers such as 16,32, not {channels!r:.80}")
-    return counts
-
-
-def _numbers(option: str, value: str, example: str) -> tuple[int, ...]:
-    """Parse whole numbers separated by commas."""
-    words = value.split(",") if value else []
-    if not all(word.strip().isdecimal() and len(word) < 9 for word in words):
-        raise ShoalError(f"{option} must be whole numbers such as {example}, not {value!r:.80}")
-    return tuple(map(int, words))
-
-
-def _check_near(config: NetConfig) -> None:
-    """Refuse a distance of hearing that means nothing."""
-    communicates = torsos.alone(config.torso)
-    place = _numbers("position", config.position, "2,3")
-    if config.near and not communicates:
-        raise ShoalError(
-            f"near is for torsos that communicate, and {config.torso} does not: set near to 0 or"
-            " torso to commnet"
-        )
-    if config.near and not place:
-        raise ShoalError(
-            "near needs to know where agents are: set position to the numbers of an observation"
-            " that say so, such as 2,3"
-        )
+STATES = ("game", "joined", "agent", "pruned")  # forms of the state that a central critic may see
 
 
 # a torso's carry: any pytree, every leaf [B,…]
@@ -142,13 +58,17 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
     """An algorithm whose agents have nets: their owners, inputs (`inputs`) and carry."""
 
     acts: ClassVar[str] = "actor"  # the part of the learner that acts
+    stores_joined: ClassVar[bool] = True  # whether memories hold a state that repeats observations
     sharing = ("shared", "own", "partition")
     recurrence = True
-    inherits = ("params", "target", "scale")
+    inherits = ("params", "target", "scale", "statistics")
 
     def __init__(self, config: NetConfigT, spec: Spec):
         super().__init__(config, spec)
         self._check_declared(config)
+        self._check_state(config)
+        if config.state == "joined":
+            self.spec = replace(spec, state=spec.n * spec.obs, joined=True)
         self.owner = owners(config.sharing, spec)
         self.alike = len(set(self.owner)) < spec.n  # some agents share parameters
         self.told_apart = config.agent_id and self.alike
@@ -163,7 +83,18 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
             *self.heard,
         )
         self.inputs: dict[str, tuple[InputPart, ...]] = {"actor": parts}  # by part of the learner
-        self.tx = adam(config.max_grad_norm)
+        self.tx = OPTIMISERS[config.optimiser](config.max_grad_norm)
+        self.standardiser: Standardiser | None = None  # running statistics, if there are any
+        if config.normalise_obs or config.normalise_reward:
+            self.standardiser = Standardiser(
+                spec,
+                self.owner,
+                self._place() if config.near else (),
+                config.normalise_obs,
+                config.normalise_reward,
+                config.reward,
+                config.gamma,
+            )
         self.drive: Drive | None = None  # curiosity, if there is any
         if config.curiosity and config.curiosity_weight:
             self.inputs[PART] = (OBS,)
@@ -188,9 +119,44 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         if self.recurrent and not self.recurrence:
             raise ShoalError(f"{self.name} cannot be recurrent: set torso to mlp")
 
+    @property
+    def states(self) -> tuple[str, ...]:
+        """What `state` may be: here nothing sees one."""
+        return ("game",)
+
+    def _check_state(self, config: NetConfig) -> None:
+        """Raise an error for a state that means nothing here."""
+        if config.state not in self.states:
+            raise ShoalError(
+                f"{self.name} cannot see the state as {config.state!r}: set state to"
+                f" {' or '.join(self.states)}"
+            )
+        if config.state == "joined" and self.spec.pixels:
+            raise ShoalError(
+                "observations here are images, which are not joined: set state to game or agent"
+            )
+        if config.state == "pruned" and not self.spec.joined:
+            raise ShoalError(
+                "what this game's state repeats of an observation is not known, as it is not just"
+                " all observations joined: set state to agent"
+            )
+
+    def whole(self, parts: tuple[InputPart, ...]) -> tuple[InputPart, ...]:
+        """Inputs of a critic, with the state as the config says; none twice."""
+        others = (OTHERS_OBS,) if self.spec.n > 1 else ()
+        forms = {"agent": (STATE, OBS), "pruned": (OBS, *others)}
+        state = forms.get(self.config.state, (STATE,))
+        found = (form for part in parts for form in (state if part is STATE else (part,)))
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def mean_action(self) -> InputPart:
+        """What an agent's neighbours just did on average: a mean field."""
+        return mean_action(self.config.near, self._place()) if self.config.near else MEAN_ACTION
+
     def _place(self) -> tuple[int, ...]:
         """The numbers of an observation that are an agent's place."""
-        place = _numbers("position", self.config.position, "2,3")
+        place = numbers("position", self.config.position, "2,3")
         if place and max(place) >= self.spec.obs:
             raise ShoalError(
                 f"position {self.config.position!r} lies outside this game's observations of"
@@ -203,9 +169,15 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         return any(STATE in parts for parts in self.inputs.values())
 
     @property
+    def joins(self) -> bool:
+        """Whether the state is made of the observations, here and not by the game."""
+        c = self.config
+        own = not self.stores_joined or c.state == "joined" or c.normalise_obs
+        return own and self.spec.joined and self.sees_state
+
+    @property
     def sees_mates(self) -> bool:
-        central = self.central_execution or bool(self.heard)
-        return central or MEAN_ACTION in self.inputs["actor"]
+        return self.central_execution or any(part.mates for part in self.inputs["actor"])
 
     @classmethod
     def remembers(cls, config: NetConfig) -> bool:
@@ -219,15 +191,15 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
     @property
     def keeps_last(self) -> bool:
         """Whether any net reads previous actions."""
-        return any(
-            part in (LAST_ACTION, MEAN_ACTION) for parts in self.inputs.values() for part in parts
-        )
+        return any(part.last for parts in self.inputs.values() for part in parts)
 
     def acting(self, learner: LearnerT) -> LearnerT:
-        """The learner reduced to the net that acts."""
+        """The learner reduced to the net that acts, and the statistics by which it reads."""
         whole: Any = learner  # a NamedTuple with `params` by part
-        nothing = dict.fromkeys(whole._fields)
-        return whole._replace(**nothing | {"params": {self.acts: whole.params[self.acts]}})
+        kept = dict.fromkeys(whole._fields) | {"params": {self.acts: whole.params[self.acts]}}
+        if self.standardiser is not None:
+            kept["statistics"] = whole.statistics
+        return whole._replace(**kept)
 
     def torso(
         self, rng: Rng, part: str, kind: str = "", owner: tuple[int, ...] = (), more: int = 0
@@ -261,9 +233,10 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         last = self.spec.action.size if self.keeps_last else 0
         return Carry(torso.carry(games, self.spec.n), jnp.zeros((games, self.spec.n, last)))
 
-    def context(self, view: View, carry: Carry) -> Context:
+    def context(self, learner: Any, view: View, carry: Carry) -> Context:
         """The context of one instant, for acting."""
         last = carry.last * ~view.first[:, None, None]
+        view = self.standardised(learner, view)
         return at(Context(self.seen(view), last, acts=view.alive), None)
 
     def seen(self, view: View) -> View:
@@ -271,7 +244,14 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
 
         An agent truncated alone counts as alive at that instant, as its value there is needed.
         """
+        view = self.with_state(view)
         return view._replace(alive=counted(view, self.config.reward)) if self.spec.leaves else view
+
+    def with_state(self, view: View) -> View:
+        """A view with the state that is made of its observations, where it is."""
+        if not self.joins:
+            return view
+        return view._replace(state=view.obs.reshape(*view.first.shape, -1))
 
     def next_carry(self, hidden: Hidden, action: Array, carry: Carry) -> Carry:
         """The carry after an action."""
@@ -288,6 +268,52 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         previous = jnp.concatenate([before, as_input(action, self.spec)])
         return previous * ~view.first[..., None, None]
 
+    # -- what a learner reads ----------------------------------------------------------------------
+
+    def init_statistics(self) -> Statistics | tuple[()]:
+        """The learner's running statistics; empty if it has none."""
+        if self.standardiser is None:
+            return ()
+        apart = self.sees_state and not self.spec.joined
+        return self.standardiser.init(self.spec.state if apart else 0)
+
+    def standardised(self, learner: Any, view: View) -> View:
+        """A view by the learner's statistics; unchanged without any."""
+        if self.standardiser is None:
+            return view
+        return self.standardiser.seen(learner.statistics, view)
+
+    def read(self, learner: Any, window: Window, clock: Clock) -> Window:
+        """A window as the learner reads it: by its statistics, its rewards with their bonus."""
+        view = self.standardised(learner, window.view)
+        if self.standardiser is not None:
+            view = self.standardiser.earned(learner.statistics, view)
+        if self.drive is not None:
+            bonus = self.drive.bonus(learner.curiosity, window) * self.curiosity_weight(clock)
+            view = view._replace(reward=view.reward.at[1:].add(bonus))
+        return window._replace(view=view)
+
+    def in_rewards(self, learner: Any, values: Array) -> Array:
+        """Values in the unit of the game's rewards."""
+        if self.standardiser is None:
+            return values
+        return values * self.standardiser.unit(learner.statistics)
+
+    def observe(
+        self, learner: LearnerT, window: Window, key: Array, clock: Clock
+    ) -> tuple[LearnerT, Metrics]:
+        """Count the window in the statistics, and let curiosity learn from it."""
+        whole: Any = learner  # a NamedTuple
+        metrics: Metrics = {}
+        if self.standardiser is not None:
+            statistics, metrics = self.standardiser.count(whole.statistics, window)
+            whole = whole._replace(statistics=statistics)
+        if self.drive is not None:
+            motive, more = self.drive.learn(whole.curiosity, window, key)
+            whole = whole._replace(curiosity=motive)
+            metrics |= more | {"curiosity_weight": self.curiosity_weight(clock)}
+        return whole, metrics
+
     # -- curiosity ---------------------------------------------------------------------------------
 
     def init_curiosity(self, rng: Rng) -> Motive | tuple[()]:
@@ -296,28 +322,9 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
             return ()
         return self.drive.init(rng, lambda: self.torso(rng, PART, "mlp"))
 
-    def motivated(self, learner: Any, window: Window, clock: Clock) -> Window:
-        """A window whose rewards include the bonus, for returns; unchanged without curiosity."""
-        if self.drive is None:
-            return window
-        bonus = self.drive.bonus(learner.curiosity, window) * self.curiosity_weight(clock)
-        reward = window.view.reward.at[1:].add(bonus)
-        return window._replace(view=window.view._replace(reward=reward))
-
     def curiosity_weight(self, clock: Clock) -> Array:
         c = self.config
         return c.curiosity_weight * (1 - c.curiosity_decay * jnp.minimum(clock.progress, 1.0))
-
-    def observe(
-        self, learner: LearnerT, window: Window, key: Array, clock: Clock
-    ) -> tuple[LearnerT, Metrics]:
-        """Let curiosity learn from the window."""
-        if self.drive is None:
-            return learner, {}
-        whole: Any = learner  # a NamedTuple
-        motive, metrics = self.drive.learn(whole.curiosity, window, key)
-        weight = {"curiosity_weight": self.curiosity_weight(clock)}
-        return whole._replace(curiosity=motive), metrics | weight
 
     # -- learning ----------------------------------------------------------------------------------
 

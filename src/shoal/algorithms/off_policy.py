@@ -20,7 +20,8 @@ from ..nets.inputs import RIVALS_ACTION, Context, as_input
 from ..nets.layers import Rng
 from ..types import Clock, Fit, Share, TeamProtocol, Window
 from .base import Metrics, fraction, not_negative, positive
-from .networked import NetConfig, Networked
+from .net_config import NetConfig
+from .networked import Networked
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class OffPolicyConfig(NetConfig):
     """Settings every algorithm with a replay has."""
 
     lr: float = 1e-3
-    """Learning rate of Adam."""
+    """Learning rate."""
     activation: Literal["tanh", "relu"] = "relu"
     """Of the hidden layers."""
     n_step: int = 1
@@ -43,6 +44,9 @@ class OffPolicyConfig(NetConfig):
     """Windows per gradient step, over all devices."""
     length: int = 8
     """Transitions of each such window."""
+    whole_episodes: bool = False
+    """Draw whole episodes: windows that begin where one opens; what follows its end counts nothing,
+    and what length cuts off is not learnt from."""
     burn_in: int = 0
     """Recurrent nets: transitions at a window's start that only warm the memory up, unless an
     episode opens there."""
@@ -80,6 +84,7 @@ class Learner(NamedTuple):
     opt: dict[str, Any]
     updates: Array  # [] int32 gradient steps so far
     curiosity: Any = ()  # a `Motive`, where there is one
+    statistics: Any = ()  # `Statistics`, where there are some
 
 
 class Batch(NamedTuple):
@@ -101,6 +106,8 @@ OffPolicyConfigT = TypeVar("OffPolicyConfigT", bound=OffPolicyConfig, default=Of
 
 class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
     """Base of the families; a family defines `improve`, an update from one batch."""
+
+    stores_joined = False
 
     @classmethod
     def suited(cls, config: OffPolicyConfigT, share: Share) -> list[Fit]:
@@ -162,7 +169,9 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
         params = self.nets(rng)
         opt = {part: self.tx.init(net) for part, net in params.items()}
         target = jax.tree.map(jnp.copy, self.follows(params))
-        return Learner(params, target, opt, jnp.int32(0), self.init_curiosity(rng))
+        return Learner(
+            params, target, opt, jnp.int32(0), self.init_curiosity(rng), self.init_statistics()
+        )
 
     # -- memory ------------------------------------------------------------------------------------
 
@@ -185,7 +194,9 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
         self, learner: Learner, memory: Replay, key: Array, clock: Clock
     ) -> tuple[Learner, Replay, Metrics]:
         c = self.config
-        ready = (clock.steps >= c.warmup) & (memory.windows(c.length + 1 + self.sees_rivals) > 0)
+        ready = (clock.steps >= c.warmup) & memory.ready(
+            c.length + 1 + self.sees_rivals, c.whole_episodes
+        )
         steps = partial(self._gradient_steps, memory, key, clock)
         learner, priority, metrics = jax.lax.cond(
             ready, steps, partial(_wait, steps), learner, memory.priority
@@ -215,9 +226,9 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
         memory = memory._replace(priority=priority)
         beta = c.importance + (1 - c.importance) * jnp.minimum(clock.progress, 1.0)
         count = c.batch // jax.lax.axis_size(AXIS)
-        drawn = memory.draw(key_draw, count, c.length, self.sees_rivals, beta)
+        drawn = memory.draw(key_draw, count, c.length, self.sees_rivals, beta, c.whole_episodes)
         drawn = drawn._replace(
-            window=self.motivated(learner, drawn.window, clock),
+            window=self.read(learner, drawn.window, clock),
             importance=drawn.importance * (drawn.largest / largest(drawn.largest)),
         )
         learner, metrics, surprise = self.improve(learner, self.batch(drawn), key, clock)
@@ -226,13 +237,12 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
     def batch(self, drawn: Drawn) -> Batch:
         """Make a batch of drawn windows: rewards, weights and inputs of nets."""
         c = self.config
-        window = drawn.window
-        if self.sees_state and self.spec.joined:
-            state = window.view.obs.reshape(*window.view.first.shape, -1)
-            window = window._replace(view=window.view._replace(state=state))
+        window = drawn.window._replace(view=self.with_state(drawn.window.view))
         reward, discount = pool(window.reward, window.discount, c.reward)
         opened = jnp.cumsum(window.view.first[:-1], axis=0) > 0
         warm = opened | (jnp.arange(c.length) >= (c.burn_in if self.recurrent else 0))[:, None]
+        if c.whole_episodes:
+            warm &= jnp.cumsum(window.view.first[:-1], axis=0) == 1
         last = self.previous_actions(window.view, window.action, as_input(drawn.before, self.spec))
         return Batch(
             window,

@@ -5,7 +5,6 @@ A member defines what its critic sees, the critic's targets, and the actor's los
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -15,8 +14,9 @@ from jax import Array
 from typing_extensions import TypeVar
 
 from ..errors import ShoalError
+from ..learning.losses import huber, squared
 from ..learning.memory import Rollout
-from ..learning.minibatches import Batch, Record, fold_time
+from ..learning.minibatches import Batch, Record, fold_time, in_chunks
 from ..learning.normalise import ReturnNormaliser
 from ..learning.reduce import mean_weights, moments
 from ..learning.returns import advantages, learning_weight, pool
@@ -26,34 +26,11 @@ from ..nets.distributions import Categorical
 from ..nets.heads import policy_head
 from ..nets.inputs import ID, OBS, STATE, Context, InputPart, as_input, gather
 from ..nets.layers import Dense, Rng
-from ..types import Clock, Decision, Share, Spec, View, Window
-from .base import Metrics, not_negative
-from .networked import Carry, Hidden, expected
-from .windowed import Windowed, WindowedConfig
-
-
-@dataclass(frozen=True)
-class OnPolicyConfig(WindowedConfig):
-    """Settings every member of the family has."""
-
-    critic_lr: float = 0.0
-    """Learning rate of the critic; 0 takes the actor's."""
-    entropy: float = 0.01
-    """Weight of the entropy bonus."""
-    normalise_advantage: bool = True
-    """Give the window's advantages zero mean and unit variance (dividing by their deviation +
-    1e-8)."""
-    normalise_value: bool = True
-    """Let the critic predict returns in units of their running mean and deviation, which is taken
-    for 0.01 at least."""
-    share_torso: bool = False
-    """Let the critic read the actor's last hidden layer instead of a torso of its own."""
-    squash: bool = False
-    """Continuous actions: squash the Gaussian by tanh into the bounds instead of clipping it."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        not_negative(self, "critic_lr")
+from ..types import Box, Clock, Decision, Discrete, MultiDiscrete, Share, Spec, View, Window
+from .base import Metrics
+from .networked import STATES, Carry, Hidden, expected
+from .on_policy_config import OnPolicyConfig
+from .windowed import Windowed
 
 
 class Learner(NamedTuple):
@@ -62,6 +39,7 @@ class Learner(NamedTuple):
     opt: dict[str, Any]
     scale: ReturnNormaliser
     curiosity: Any = ()  # a `Motive`, where there is one
+    statistics: Any = ()  # `Statistics`, where there are some
 
 
 OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig, default=OnPolicyConfig)
@@ -71,6 +49,7 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
     """Base of the family; members override `critic_sees`, `regress` and `losses`."""
 
     family = "policy"
+    spaces = (Discrete, MultiDiscrete, Box)
     critic_sees: ClassVar[tuple[InputPart, ...]] = (OBS, ID)
 
     def __init__(self, config: OnPolicyConfigT, spec: Spec):
@@ -79,10 +58,9 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         central = STATE in self.critic_sees
         # with one state for all and own rewards, the critic needs agents' ids to tell them apart
         needed = self.alike and own and central
-        own_value = needed or (self.told_apart and (own or OBS in self.critic_sees))
-        self.inputs["critic"] = tuple(
-            part for part in self.critic_sees if part is not ID or own_value
-        )
+        sees = self.whole(self.critic_sees)
+        own_value = needed or (self.told_apart and (own or OBS in sees))
+        self.inputs["critic"] = tuple(part for part in sees if part is not ID or own_value)
         if OBS in self.critic_sees and not central:
             self.inputs["critic"] += self.heard
         if config.share_torso:
@@ -94,6 +72,10 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
             self.inputs["critic"] = self.inputs["actor"]
         one = self.inputs["critic"] == (STATE,) and max(self.critic_owner) == 0
         self.critic_rows = 1 if one else spec.n
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        return STATES if STATE in self.critic_sees else ("game",)
 
     @property
     def critic_owner(self) -> tuple[int, ...]:
@@ -115,6 +97,7 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
             opt,
             scale,
             self.init_curiosity(rng),
+            self.init_statistics(),
         )
 
     def init_actor(self, rng: Rng) -> Any:
@@ -142,7 +125,7 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
     def act(
         self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool
     ) -> Decision:
-        context = self.context(view, carry)
+        context = self.context(learner, view, carry)
         dist, raw, hidden = self.decide(
             learner.params["actor"], context, carry.hidden, clock, key, greedy
         )
@@ -152,7 +135,7 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
 
     def logits(self, learner: Learner, view: View, carry: Carry, clock: Clock) -> Array | None:
         actor = learner.params["actor"]
-        context = self.context(view, carry)
+        context = self.context(learner, view, carry)
         unused = jax.random.key(0)
         dist, _, _ = self.decide(actor, context, carry.hidden, clock, unused, greedy=True)
         return dist.log_probs[0] if isinstance(dist, Categorical) else None
@@ -165,7 +148,7 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         if any(leaf.size for leaf in jax.tree.leaves(own)):  # it remembers what no view holds
             return None
         actor = learner.params["actor"]
-        context = self.context(view, carry)
+        context = self.context(learner, view, carry)
         unused = jax.random.key(0)
         dist, raw, _ = self.decide(actor, context, carry.hidden, clock, unused, greedy=True)
         action = self.acted(as_input(dist.action(raw), self.spec), context.view)
@@ -177,7 +160,7 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         values = expected(out, dist)[0]
         if self.config.normalise_value:
             values = learner.scale.up(values)
-        return jnp.broadcast_to(values, view.alive.shape)
+        return jnp.broadcast_to(self.in_rewards(learner, values), view.alive.shape)
 
     def decide(
         self, actor: Actor, context: Context, carry: Hidden, clock: Clock, key: Array, greedy: bool
@@ -210,13 +193,30 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         self, learner: Learner, memory: Rollout, key: Array, clock: Clock
     ) -> tuple[Learner, Rollout, Metrics]:
         key_regress, key_study, key_rows = jax.random.split(key, 3)
-        memory = memory._replace(window=self.motivated(learner, memory.window, clock))
+        memory = memory._replace(window=self.read(learner, memory.window, clock))
         learner, batch, carry = self.prepare(learner, memory, key_regress, clock)
         if not self.recurrent:
             batch = fold_time(batch, "actor_carry", "critic_carry")
+        elif self.config.chunk:
+            batch = self.chunked(learner, batch, clock)
         learner = self.critic_first(learner, batch, key_study, clock)
         learner, metrics = self.improve(learner, batch, key_rows, clock)
         return learner, Rollout(carry), metrics
+
+    def chunked(self, learner: Learner, batch: Batch, clock: Clock) -> Batch:
+        """The window's chunks as rows, each with the carries that it begins with."""
+
+        def unroll(context: Context, carries: tuple[Hidden, Hidden]) -> tuple[Hidden, Hidden]:
+            actor, critic = carries
+            _, features, actor = self.policy(learner.params["actor"], context, actor, clock)
+            _, critic = self.critic(learner.params["critic"], context, critic, features)
+            return actor, critic
+
+        start = at((batch.actor_carry, batch.critic_carry), 0)
+        actor, critic = self.chunk_carries(unroll, batch.context, start)
+        batch = batch._replace(actor_carry=None, critic_carry=None)
+        batch = in_chunks(batch, self.config.chunk)
+        return batch._replace(actor_carry=actor, critic_carry=critic)
 
     def improve(
         self, learner: Learner, batch: Batch, key: Array, clock: Clock
@@ -230,6 +230,7 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         """Train the critic on the window before the actor; by default do nothing."""
         return learner
 
+    @jax.named_scope("target")
     def prepare(
         self, learner: Learner, memory: Rollout, key: Array, clock: Clock
     ) -> tuple[Learner, Batch, Hidden]:
@@ -246,9 +247,11 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         weight = window.weight
         critic_weight = learning_weight(window, c.reward)
         if c.normalise_value:
-            learner = learner._replace(
-                scale=learner.scale.update(target, mean_weights(critic_weight))
-            )
+            scale = learner.scale.update(target, mean_weights(critic_weight))
+            if c.popart:
+                learner = self.preserved(learner, scale)
+                value = scale.down(values[:-1])
+            learner = learner._replace(scale=scale)
         if c.normalise_advantage:
             mean, variance = moments(adv, mean_weights(weight))
             adv = (adv - mean) / (jnp.sqrt(variance) + 1e-8)
@@ -258,6 +261,16 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
             Batch(context, window.record, weight, critic_weight, target, value, adv, *carries),
             carry,
         )
+
+    def preserved(self, learner: Learner, scale: ReturnNormaliser) -> Learner:
+        """The learner with critics that predict under `scale` what they did (PopArt, eq. 3-5)."""
+        ratio = learner.scale.deviation / scale.deviation
+        shift = (learner.scale.mean - scale.mean) / scale.deviation
+        critic = learner.params["critic"].rescaled(ratio, shift)
+        target = learner.target
+        if target is not None:
+            target = target.rescaled(ratio, shift)
+        return learner._replace(params=learner.params | {"critic": critic}, target=target)
 
     def _contexts(self, window: Window) -> tuple[Context, Context]:
         """Instants 0…T-1 with their actions, and instant T alone."""
@@ -319,7 +332,7 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         """The critic's loss, and metrics."""
         values, _ = self.critic(critic, batch.context, at(batch.critic_carry, 0), features)
         loss = self.critic_loss(values[..., 0], learner, batch)
-        return loss, {"critic_loss": loss}
+        return self.config.value_weight * loss, {"critic_loss": loss}
 
     def critic_alone(
         self, params: dict, learner: Learner, batch: Batch, clock: Clock
@@ -340,8 +353,14 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         return jnp.where(batch.weight > 0, log_ratio, 0.0)
 
     def critic_loss(self, value: Array, learner: Learner, batch: Batch) -> Array:
-        """Squared error of the values, in the critic's own unit."""
-        return (0.5 * (value - self.unit(learner, batch.target)) ** 2 * batch.critic_weight).sum()
+        """Loss of the values' errors, in the critic's own unit."""
+        error = value - self.unit(learner, batch.target)
+        return (self.value_loss(error) * batch.critic_weight).sum()
+
+    def value_loss(self, error: Array) -> Array:
+        """Loss of each error of the critic."""
+        c = self.config
+        return huber(error, c.huber_delta) if c.value_loss == "huber" else squared(error)
 
     def unit(self, learner: Learner, value: Array) -> Array:
         """Convert returns to the critic's unit."""

@@ -36,7 +36,7 @@ from ..nets.layers import Dense, Rng, owners
 from ..nets.mlp import Mlp, Parts, Style
 from ..types import Clock, Decision, Discrete, Spec, View
 from .base import Metrics, not_negative
-from .networked import Carry, Hidden, expected
+from .networked import STATES, Carry, Hidden, expected
 from .off_policy import Batch, Learner, OffPolicy, OffPolicyConfig, gradients, surprise
 
 
@@ -65,6 +65,9 @@ class Actor(eqx.Module):
     ) -> tuple[Any, Hidden]:
         features, carry = self.torso(parts, carry, first)
         return self.head(features, legal), carry
+
+    def carry(self, games: int, rows: int) -> Hidden:
+        return self.torso.carry(games, rows)
 
 
 class Critic(eqx.Module):
@@ -110,15 +113,20 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         pooled = config.reward != "own"
         alike = len(set(self.critic_owner)) == 1
         # one critic output is the value of the whole team
-        self.team_critic = self.central and pooled and alike and self.outs == 1
+        alone = config.state in ("agent", "pruned")  # each agent sees the state its own way
+        self.team_critic = self.central and pooled and alike and self.outs == 1 and not alone
         told_apart = (
             spec.n > 1
             and len(set(self.critic_owner)) < spec.n
             and (self.central or config.agent_id)
         )
         own = () if self.team_critic else (OBS, *((ID,) if told_apart else ()))  # whose value it is
-        self.inputs["critic"] = ((STATE,) if self.central else ()) + own
+        self.inputs["critic"] = self.whole(((STATE,) if self.central else ()) + own)
         self.inputs["action"] = (*self.acted_sees, *((RIVALS_ACTION,) if config.rivals else ()))
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        return STATES if self.central else ("game",)
 
     @property
     def acted_sees(self) -> tuple[InputPart, ...]:
@@ -133,8 +141,14 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
     # -- nets --------------------------------------------------------------------------------------
 
     def nets(self, rng: Rng) -> dict[str, Any]:
-        actor = Actor(self.torso(rng, "actor"), self.head(rng))
-        return {"actor": actor, "critic": tuple(self.critic(rng) for _ in range(self.twins))}
+        return {
+            "actor": self.actor(rng),
+            "critic": tuple(self.critic(rng) for _ in range(self.twins)),
+        }
+
+    def actor(self, rng: Rng) -> Any:
+        """The net, or nets, that act."""
+        return Actor(self.torso(rng, "actor"), self.head(rng))
 
     @property
     def twins(self) -> int:
@@ -166,20 +180,20 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
     # -- acting ------------------------------------------------------------------------------------
 
     def carry(self, learner: Learner, games: int) -> Carry:
-        return self.initial_carry(learner.params["actor"].torso, games)
+        return self.initial_carry(learner.params["actor"], games)
 
     def act(
         self, learner: Learner, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool
     ) -> Decision:
         policy, hidden = self.policy(
-            learner.params["actor"], self.context(view, carry), carry.hidden
+            learner.params["actor"], self.context(learner, view, carry), carry.hidden
         )
         unit = (self.greedy(policy) if greedy else self.explore(policy, key, view.legal, clock))[0]
         action = as_action(unit, self.spec)
         return Decision(action, self.next_carry(hidden, action, carry), ())
 
     def logits(self, learner: Learner, view: View, carry: Carry, clock: Clock) -> Array | None:
-        context = self.context(view, carry)
+        context = self.context(learner, view, carry)
         policy, _ = self.policy(learner.params["actor"], context, carry.hidden)
         return policy.log_probs[0] if isinstance(self.spec.action, Discrete) else None
 
@@ -187,13 +201,14 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         critics = learner.params.get("critic")
         if critics is None or self.sees_rivals or critics[0].memory is not None:
             return None
-        context = self.context(view, carry)
+        context = self.context(learner, view, carry)
         policy, _ = self.policy(learner.params["actor"], context, carry.hidden)
         context = context._replace(action=self.acted(self.greedy(policy), context.view))
         qs = [expected(q, policy)[0] for q in self.q(critics, context)]
-        return jnp.broadcast_to(jnp.stack(qs).min(0), view.alive.shape)
+        values = self.in_rewards(learner, jnp.stack(qs).min(0))
+        return jnp.broadcast_to(values, view.alive.shape)
 
-    def policy(self, actor: Actor, context: Context, carry: Hidden) -> tuple[Any, Hidden]:
+    def policy(self, actor: Any, context: Context, carry: Hidden) -> tuple[Any, Hidden]:
         """The policy at every instant of a context, and the carry after the last."""
         return actor(
             gather(self.inputs["actor"], context, self.spec),
@@ -247,6 +262,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
         metrics = {"critic_loss": loss, "q": (qs[0] * weight).sum()}
         return loss, (metrics, surprise(qs[0] - target, weight))
 
+    @jax.named_scope("target")
     def critic_targets(self, learner: Learner, batch: Batch, key: Array) -> Array:
         """`[T,B,N or 1]` regression targets of the critics.
 
@@ -314,6 +330,6 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
             action=context.action[..., None, :, :] * (1 - mine) + own[..., None, :] * mine
         )
 
-    def start(self, torso: Any, context: Context) -> Hidden:
+    def start(self, actor: Any, context: Context) -> Hidden:
         """The initial carry for drawn windows."""
-        return torso.carry(context.view.first.shape[1], self.spec.n)
+        return actor.carry(context.view.first.shape[1], self.spec.n)

@@ -11,7 +11,8 @@ from jax import Array
 
 from ..learning.minibatches import Batch
 from .base import Metrics
-from .on_policy import Learner, OnPolicy, OnPolicyConfig
+from .on_policy import Learner, OnPolicy
+from .on_policy_config import OnPolicyConfig
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,5 @@ class PPO(OnPolicy[PPOConfig]):
             return super().critic_loss(value, learner, batch)
         target = self.unit(learner, batch.target)
         near = batch.value + jnp.clip(value - batch.value, -clip, clip)
-        return (
-            0.5 * jnp.maximum((value - target) ** 2, (near - target) ** 2) * batch.critic_weight
-        ).sum()
+        losses = self.value_loss(value - target), self.value_loss(near - target)
+        return (jnp.maximum(*losses) * batch.critic_weight).sum()

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jax import Array
 from typing_extensions import TypeVar
 
 from ..learning.memory import Rollout
-from ..learning.minibatches import UtilityBatch, fold_time
+from ..learning.minibatches import UtilityBatch, fold_time, in_chunks
 from ..learning.returns import advantages, learning_weight, pool
 from ..learning.trees import at
 from ..nets.heads import best_action
+from ..nets.inputs import Context
 from ..nets.layers import Rng
 from ..types import Clock, Share, Window
 from .base import Metrics
-from .utilities import Utilities, UtilityConfig
+from .networked import Hidden
+from .utilities import Utilities, Utility, UtilityConfig
 from .windowed import Windowed, WindowedConfig
 
 
@@ -41,6 +45,7 @@ class Learner(NamedTuple):
     params: dict[str, Any]
     opt: dict[str, Any]
     curiosity: Any = ()  # a `Motive`, where there is one
+    statistics: Any = ()  # `Statistics`, where there are some
 
 
 PQNConfigT = TypeVar("PQNConfigT", bound=PQNConfig, default=PQNConfig)
@@ -55,7 +60,7 @@ class PQN(Utilities[PQNConfigT, Learner, Rollout], Windowed[PQNConfigT, Learner]
     def init(self, rng: Rng) -> Learner:
         params = self.nets(rng)
         opt = {part: self.tx.init(net) for part, net in params.items()}
-        return Learner(params, opt, self.init_curiosity(rng))
+        return Learner(params, opt, self.init_curiosity(rng), self.init_statistics())
 
     def memory(self, learner: Learner, share: Share) -> Rollout:
         return Rollout(())
@@ -64,15 +69,25 @@ class PQN(Utilities[PQNConfigT, Learner, Rollout], Windowed[PQNConfigT, Learner]
         self, learner: Learner, memory: Rollout, key: Array, clock: Clock
     ) -> tuple[Learner, Rollout, Metrics]:
         c = self.config
-        batch = self.prepare(learner, self.motivated(learner, memory.window, clock))
+        batch = self.prepare(learner, self.read(learner, memory.window, clock))
         if not self.recurrent:
             batch = fold_time(batch, "carry")
+        elif c.chunk:
+            net = learner.params["agents"]
+            start = at(batch.carry, 0)
+            carry = self.chunk_carries(partial(self.after, net), batch.context, start)
+            batch = in_chunks(batch._replace(carry=None), c.chunk)._replace(carry=carry)
         parts = tuple(learner.params)
         learner, metrics = self.passes(
             self.losses, parts, learner, batch, key, clock, c.epochs, c.minibatches
         )
         return learner, Rollout(()), metrics | {"epsilon": self.epsilon(clock)}
 
+    def after(self, net: Utility, context: Context, carry: Hidden) -> Hidden:
+        """The carry after these instants."""
+        return self.utilities(net, context, carry)[1]
+
+    @jax.named_scope("target")
     def prepare(self, learner: Learner, window: Window) -> UtilityBatch:
         """The window's rows, with the λ-returns of the utilities before any update."""
         context = self.instants(window)

@@ -64,8 +64,9 @@ class QTRAN(Value[QTRANConfig]):
     def losses(
         self, params: dict, learner: Learner, batch: Batch
     ) -> tuple[Array, tuple[Metrics, Array]]:
-        online, follower, greedy = self.unrolled(params, learner, batch)
+        online, follower, chooser = self.unrolled(params, learner, batch)
         view = batch.context.view
+        greedy = best_action(chooser, view.legal)
         action = batch.window.action
         played = at(view, np.s_[:-1])
         target = self.targets(batch, self.joint(learner.target, follower, greedy, view))

@@ -8,7 +8,7 @@ from ..nets.layers import Rng
 from ..nets.retention import Retention
 from .base import fraction
 from .deciding_in_turn import TurnConfig, TurnPPO
-from .networked import NetConfig
+from .net_config import NetConfig
 
 
 @dataclass(frozen=True)

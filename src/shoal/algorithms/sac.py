@@ -13,8 +13,8 @@ from jax import Array
 from ..nets.distributions import Categorical, Gaussian, pick
 from ..nets.heads import CategoricalHead, SquashedHead, dueling
 from ..nets.inputs import OTHERS_ACTION, Context, InputPart
-from ..nets.layers import Rng
-from ..types import Box, Clock, Discrete
+from ..nets.layers import Rng, owners
+from ..types import Box, Clock, Discrete, Spec
 from .base import Metrics, not_negative, positive
 from .off_policy import Batch, Learner
 from .pathwise import Critic, Pathwise, PathwiseConfig
@@ -28,6 +28,9 @@ class SACConfig(PathwiseConfig):
     """Temperature: weight of the entropy, at the start."""
     alpha_lr: float = 3e-4
     """Its learning rate; 0 keeps it."""
+    alpha_sharing: str = "shared"
+    """Temperatures: one shared by all agents, own for each, or a partition such as 0,0,1; empty
+    takes the actors'."""
     entropy: float = 0.2
     """Discrete actions: the entropy it is driven to, as a share of that of the uniform policy."""
     entropy_per_dimension: float = -1.0
@@ -46,6 +49,10 @@ class SAC(Pathwise[SACConfig]):
 
     name = "sac"
     Config = SACConfig
+
+    def __init__(self, config: SACConfig, spec: Spec):
+        super().__init__(config, spec)
+        self.alpha_owner = owners(config.alpha_sharing or config.sharing, spec)
 
     @property
     def twins(self) -> int:
@@ -68,7 +75,10 @@ class SAC(Pathwise[SACConfig]):
         return super().acted_sees
 
     def nets(self, rng: Rng) -> dict[str, Any]:
-        return super().nets(rng) | {"alpha": jnp.log(jnp.float32(self.config.alpha))}
+        shape = () if self.config.alpha_sharing == "shared" else (max(self.alpha_owner) + 1,)
+        return super().nets(rng) | {
+            "alpha": jnp.full(shape, jnp.log(jnp.float32(self.config.alpha)))
+        }
 
     def follows(self, params: dict[str, Any]) -> dict[str, Any]:
         return {"critic": params["critic"]}
@@ -123,12 +133,13 @@ class SAC(Pathwise[SACConfig]):
 
     def log_alpha(self, params: dict[str, Any]) -> Array:
         """`[]` log of the temperature, or `[N]` each agent's."""
-        return params["alpha"]
+        alpha = params["alpha"]
+        return jnp.take(alpha, jnp.asarray(self.alpha_owner)) if alpha.ndim else alpha
 
     def drawn(self, learner: Learner, context: Context, key: Array) -> tuple[Any, Array]:
         """The current policy at every instant, and a sample from it."""
         actor = learner.params["actor"]
-        policy, _ = self.policy(actor, context, self.start(actor.torso, context))
+        policy, _ = self.policy(actor, context, self.start(actor, context))
         return policy, policy.sample(key)
 
     def q_taken(self, q: Array, batch: Batch) -> Array:
@@ -141,7 +152,7 @@ class SAC(Pathwise[SACConfig]):
         context = self.played(batch, batch.window.rivals)
         actor = params["actor"]
         weight = batch.actor_weight
-        policy, _ = self.policy(actor, context, self.start(actor.torso, context))
+        policy, _ = self.policy(actor, context, self.start(actor, context))
         log_alpha = self.log_alpha(params)
         alpha = jnp.exp(jax.lax.stop_gradient(log_alpha))
         critics = learner.params["critic"]

@@ -17,12 +17,13 @@ from typing_extensions import TypeVar
 from ..learning.exploration import SCHEDULES, epsilon_greedy
 from ..nets.distributions import pick
 from ..nets.heads import best_action, dueling
-from ..nets.inputs import Context, InputPart, as_input, gather
+from ..nets.inputs import STATE, Context, InputPart, as_input, gather
 from ..nets.layers import Dense, Rng
 from ..nets.mlp import Parts
 from ..types import Clock, Decision, Discrete, Spec, View
 from .base import UTILITIES, LearnerT, MemoryT, Metrics, fraction, positive
-from .networked import Carry, Hidden, NetConfig, Networked
+from .net_config import NetConfig
+from .networked import Carry, Hidden, Networked
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class UtilityConfig(NetConfig):
     """Settings of everything that learns utilities."""
 
     lr: float = 1e-3
-    """Learning rate of Adam."""
+    """Learning rate."""
     activation: Literal["tanh", "relu"] = "relu"
     """Of the hidden layers."""
     dueling: bool = False
@@ -66,6 +67,9 @@ class Utility(eqx.Module):
         out = self.out(features)
         return (dueling(out, legal) if out.shape[-1] > legal.shape[-1] else out), carry
 
+    def carry(self, games: int, rows: int) -> Hidden:
+        return self.torso.carry(games, rows)
+
 
 UtilityConfigT = TypeVar("UtilityConfigT", bound=UtilityConfig, default=UtilityConfig)
 
@@ -84,11 +88,19 @@ class Utilities(Networked[UtilityConfigT, LearnerT, MemoryT]):
         super().__init__(config, spec)
         self.inputs["mixer"] = self.mixer_sees
 
+    @property
+    def states(self) -> tuple[str, ...]:
+        return ("game", "joined") if STATE in self.mixer_sees else ("game",)
+
     # -- nets --------------------------------------------------------------------------------------
 
     def nets(self, rng: Rng) -> dict[str, Any]:
         """Create the parts of the learner."""
-        return {"agents": self.utility(rng), **self.mixer(rng)}
+        return {"agents": self.agents(rng), **self.mixer(rng)}
+
+    def agents(self, rng: Rng) -> Any:
+        """The net, or nets, that act."""
+        return self.utility(rng)
 
     def utility(self, rng: Rng) -> Utility:
         outs = self.spec.action.size + self.config.dueling
@@ -103,26 +115,40 @@ class Utilities(Networked[UtilityConfigT, LearnerT, MemoryT]):
     # -- acting ------------------------------------------------------------------------------------
 
     def carry(self, learner: Any, games: int) -> Carry:
-        return self.initial_carry(learner.params["agents"].torso, games)
+        return self.initial_carry(learner.params["agents"], games)
 
     def act(
         self, learner: Any, key: Array, view: View, carry: Carry, clock: Clock, greedy: bool
     ) -> Decision:
         q, hidden = self.utilities(
-            learner.params["agents"], self.context(view, carry), carry.hidden
+            learner.params["agents"], self.context(learner, view, carry), carry.hidden
         )
-        action = (
-            best_action(q[0], view.legal) if greedy else self.explore(key, q[0], view.legal, clock)
-        )
+        if greedy:
+            action = self.best(q[0], view.legal)
+        else:
+            action = self.explore(key, self.hoped(q[0]), view.legal, clock)
         return Decision(action, self.next_carry(hidden, action, carry), ())
 
     def logits(self, learner: Any, view: View, carry: Carry, clock: Clock) -> Array:
-        context = self.context(view, carry)
-        return self.utilities(learner.params["agents"], context, carry.hidden)[0][0]
+        context = self.context(learner, view, carry)
+        q, _ = self.utilities(learner.params["agents"], context, carry.hidden)
+        return self.expected(q)[0]
 
     def values(self, learner: Any, view: View, carry: Carry, clock: Clock) -> Array:
         q = self.logits(learner, view, carry, clock)
-        return pick(q, best_action(q, view.legal))
+        return self.in_rewards(learner, pick(q, best_action(q, view.legal)))
+
+    def best(self, q: Array, legal: Array) -> Array:
+        """`[B,N]` greedy actions."""
+        return best_action(q, legal)
+
+    def hoped(self, q: Array) -> Array:
+        """`[B,N,A]` utilities that exploring agents act on."""
+        return q
+
+    def expected(self, q: Array) -> Array:
+        """Utilities `[T,B,N,A]` that values and targets are made of."""
+        return q
 
     def explore(self, key: Array, q: Array, legal: Array, clock: Clock) -> Array:
         """Actions to take in training."""
@@ -132,8 +158,11 @@ class Utilities(Networked[UtilityConfigT, LearnerT, MemoryT]):
         c = self.config
         return SCHEDULES[c.epsilon_decay](c.epsilon, c.epsilon_end, c.epsilon_steps, clock.steps)
 
-    def utilities(self, net: Utility, context: Context, carry: Hidden) -> tuple[Array, Hidden]:
-        """Utilities `[T,B,N,A]` at every instant of a context, and the carry after the last."""
+    def utilities(self, net: Any, context: Context, carry: Hidden) -> tuple[Array, Hidden]:
+        """Utilities `[T,B,N,A]` at every instant of a context, and the carry after the last.
+
+        Those of an ensemble are `[T,K,B,N,A]`.
+        """
         return net(
             gather(self.inputs["actor"], context, self.spec),
             carry,

@@ -7,19 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
+import jax
 import numpy as np
 from jax import Array
 from typing_extensions import TypeVar
 
 from ..learning.memory import Replay
 from ..learning.trees import at
+from ..nets.ensembles import Ensemble, elected, optimistic
 from ..nets.heads import best_action
+from ..nets.layers import Rng
 from ..types import Clock
-from .base import Metrics
+from .base import Metrics, at_most, not_negative, positive
 from .off_policy import Batch, Learner, OffPolicy, OffPolicyConfig, gradients, surprise
-from .utilities import Utilities, UtilityConfig
+from .utilities import Utilities, Utility, UtilityConfig
+
+# parameters, learner and batch in; a loss with metrics and the error about each window out
+Losses = Callable[..., tuple[Array, tuple[Metrics, Array]]]
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,17 @@ class ValueConfig(UtilityConfig, OffPolicyConfig):
 
     double: bool = True
     """Let the online net choose the target's action (double Q-learning)."""
+    ensemble: int = 1
+    """Utility nets of each agent (EMAX): exploring agents like what the nets disagree about, greedy
+    ones take the action that most nets think best, targets are of the nets' mean."""
+    uncertainty: float = 0.1
+    """With ensemble: weight of the nets' deviation beside their mean while exploring."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(self, "ensemble")
+        at_most(self, 100, "ensemble")
+        not_negative(self, "uncertainty")
 
 
 @dataclass(frozen=True)
@@ -44,39 +62,89 @@ ValueConfigT = TypeVar("ValueConfigT", bound=ValueConfig, default=ValueConfig)
 class Value(Utilities[ValueConfigT, Learner, Replay], OffPolicy[ValueConfigT]):
     """Base of the family; members override `mixer` and `joint`, or `losses`."""
 
+    def agents(self, rng: Rng) -> Utility | Ensemble:
+        count = self.config.ensemble
+        return (
+            self.utility(rng) if count == 1 else Ensemble([self.utility(rng) for _ in range(count)])
+        )
+
+    # -- acting ------------------------------------------------------------------------------------
+
+    def best(self, q: Array, legal: Array) -> Array:
+        return super().best(q, legal) if self.config.ensemble == 1 else elected(q, legal)
+
+    def hoped(self, q: Array) -> Array:
+        return q if self.config.ensemble == 1 else optimistic(q, self.config.uncertainty)
+
+    def expected(self, q: Array) -> Array:
+        return q if self.config.ensemble == 1 else q.mean(1)
+
+    # -- learning ----------------------------------------------------------------------------------
+
     def improve(
         self, learner: Learner, batch: Batch, key: Array, clock: Clock
     ) -> tuple[Learner, Metrics, Array]:
-        return self.descent(self.losses, learner, batch, clock)
+        return self.descent(self.losses, learner, batch, key, clock)
 
     def descent(
-        self, losses: Callable, learner: Learner, batch: Batch, clock: Clock
+        self, losses: Losses, learner: Learner, batch: Batch, key: Array, clock: Clock
     ) -> tuple[Learner, Metrics, Array]:
         """A gradient step of every part on these losses."""
+        if self.config.ensemble > 1:
+            losses = partial(self.of_each, losses, key)
         grads, metrics, wrong = gradients(losses, learner.params, learner, batch)
         learner, norms = self.descended(learner, tuple(learner.params), grads, clock)
         return self.followed(learner), metrics | norms | {"epsilon": self.epsilon(clock)}, wrong
 
+    def of_each(
+        self, losses: Losses, key: Array, params: dict, learner: Learner, batch: Batch
+    ) -> tuple[Array, tuple[Metrics, Array]]:
+        """Mean losses of an ensemble's members.
+
+        Each has its own sample, with replacement, of the windows drawn (a bootstrap).
+        """
+        windows = batch.importance.shape[0]
+        drawn = jax.random.randint(key, (self.config.ensemble, windows), 0, windows)
+        times = jax.nn.one_hot(drawn, windows).sum(1)  # [K,B] how often each has a window
+
+        def one(member: Utility, times: Array) -> tuple[Array, tuple[Metrics, Array]]:
+            own = batch._replace(importance=batch.importance * times)
+            return losses({**params, "agents": member}, learner, own)
+
+        each = jax.vmap(one)(params["agents"].members, times)
+        return jax.tree.map(lambda x: x.mean(0), each)
+
     def losses(
         self, params: dict, learner: Learner, batch: Batch
     ) -> tuple[Array, tuple[Metrics, Array]]:
-        """Squared TD errors of the mixed utilities, this device's share."""
-        online, follower, greedy = self.unrolled(params, learner, batch)
+        """Squared TD errors of the mixed utilities, this device's share.
+
+        Of an ensemble, `params` hold one member.
+        """
+        online, follower, chooser = self.unrolled(params, learner, batch)
         view = batch.context.view
+        greedy = best_action(chooser, view.legal)
         q = self.joint(params, online[:-1], batch.window.action, at(view, np.s_[:-1]))
-        values = self.joint(learner.target, follower, greedy, view)
+        with jax.named_scope("target"):
+            values = self.joint(learner.target, follower, greedy, view)
         return self.regression(q, self.targets(batch, values), batch)
 
     def unrolled(self, params: dict, learner: Learner, batch: Batch) -> tuple[Array, Array, Array]:
-        """Online and target utilities `[T+1,B,N,A]`, and the actions of the TD target."""
-        start = params["agents"].torso.carry(batch.importance.shape[0], self.spec.n)
-        online, _ = self.utilities(params["agents"], batch.context, start)
-        follower, _ = self.utilities(learner.target["agents"], batch.context, start)
-        return (
-            online,
-            follower,
-            best_action(online if self.config.double else follower, batch.window.view.legal),
-        )
+        """Utilities `[T+1,B,N,A]`: online, of the target networks, and those that choose the
+        target's actions."""
+        online = self.replayed(params["agents"], batch)
+        with jax.named_scope("target"):
+            follower = self.expected(self.replayed(learner.target["agents"], batch))
+        if not self.config.double:
+            return online, follower, follower
+        if self.config.ensemble == 1:
+            return online, follower, online
+        return online, follower, self.expected(self.replayed(learner.params["agents"], batch))
+
+    def replayed(self, net: Utility | Ensemble, batch: Batch) -> Array:
+        """Utilities of drawn windows, which begin with an empty carry."""
+        start = net.carry(batch.importance.shape[0], self.spec.n)
+        return self.utilities(net, batch.context, start)[0]
 
     def regression(
         self, q: Array, target: Array, batch: Batch, stress: Array | float = 1.0

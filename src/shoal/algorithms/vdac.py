@@ -7,13 +7,15 @@ from typing import Literal
 
 from jax import Array
 
+from ..errors import ShoalError
 from ..nets.inputs import STATE, Context
 from ..nets.layers import Rng
 from ..nets.mixers import Mixed, Monotone
 from ..types import Spec
 from .base import positive
 from .networked import Hidden
-from .on_policy import OnPolicy, OnPolicyConfig
+from .on_policy import OnPolicy
+from .on_policy_config import OnPolicyConfig
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,11 @@ class VDACConfig(OnPolicyConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         positive(self, "embedding", "hyper")
+        if self.popart and self.mix == "sum":
+            raise ShoalError(
+                "a sum of the living agents' values has no last layer that popart could rescale:"
+                " set popart to False or mix to mix"
+            )
 
 
 class VDAC(OnPolicy[VDACConfig]):
@@ -46,6 +53,10 @@ class VDAC(OnPolicy[VDACConfig]):
         super().__init__(config, spec)
         if config.mix == "mix":
             self.inputs["mixer"] = (STATE,)
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        return ("game", "joined") if self.config.mix == "mix" else ("game",)
 
     def init_critic(self, rng: Rng) -> Mixed:
         c = self.config

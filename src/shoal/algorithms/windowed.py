@@ -9,17 +9,20 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from typing_extensions import TypeVar
 
 from ..errors import ShoalError
 from ..learning.memory import Rollout
-from ..learning.minibatches import shuffled_rows
+from ..learning.minibatches import chunk_rows, cut, shuffled_rows
 from ..learning.reduce import total
+from ..learning.trees import at
 from ..nets.inputs import Context
 from ..types import Clock, Fit, Share, TeamProtocol, Window
-from .base import LearnerT, Metrics, divisor, fraction, positive
-from .networked import NetConfig, Networked
+from .base import LearnerT, Metrics, divisor, fraction, not_negative, positive
+from .net_config import NetConfig
+from .networked import Networked
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,14 @@ class WindowedConfig(NetConfig):
     """Passes over each window."""
     minibatches: int = 1
     """Gradient steps per pass; games are split when recurrent, (game, step) rows otherwise."""
+    chunk: int = 0
+    """Recurrent nets: steps of the chunks of a window that minibatches are made of, each begun with
+    its own carry; 0 takes whole windows."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         positive(self, "epochs", "minibatches")
+        not_negative(self, "chunk")
         fraction(self, "lam")
 
 
@@ -51,6 +58,8 @@ class Windowed(Networked[WindowedConfigT, LearnerT, Rollout]):
     @classmethod
     def _rows(cls, config: WindowedConfig, share: Share) -> tuple[int, str]:
         """The number of rows that minibatches split, and the name of a row."""
+        if cls.remembers(config) and config.chunk:
+            return share.games * (share.window // config.chunk), "chunks (games x window / chunk)"
         if cls.remembers(config):
             return share.games, "games"
         return share.games * share.window, "rows (games x window)"
@@ -67,6 +76,7 @@ class Windowed(Networked[WindowedConfigT, LearnerT, Rollout]):
         ]
 
     def check(self, share: Share) -> None:
+        self._check_chunk(share)
         rows, what = self._rows(self.config, share)
         for option in self.minibatches:
             count = getattr(self.config, option)
@@ -75,6 +85,20 @@ class Windowed(Networked[WindowedConfigT, LearnerT, Rollout]):
                     f"{rows} {what} on each device cannot be split into {count} equal minibatches:"
                     f" change {option}, games or window"
                 )
+
+    def _check_chunk(self, share: Share) -> None:
+        """Refuse chunks that a window is not made of."""
+        chunk = self.config.chunk
+        if chunk and not self.recurrent:
+            raise ShoalError(
+                f"chunk is for recurrent nets, whose gradients pass through time, and those of"
+                f" {self.name} here are not: set chunk to 0 or torso to gru"
+            )
+        if chunk and share.window % chunk:
+            raise ShoalError(
+                f"a window of {share.window} steps cannot be cut into chunks of {chunk}: change"
+                f" chunk or window"
+            )
 
     def protocol(self, share: Share) -> TeamProtocol:
         return {
@@ -89,6 +113,20 @@ class Windowed(Networked[WindowedConfigT, LearnerT, Rollout]):
         """The context of all instants 0…T, without their actions."""
         last = self.previous_actions(window.view, window.action, window.carry.last[None])
         return Context(self.seen(window.view), last)
+
+    def chunk_carries(self, unroll: Callable, context: Context, carry: Any) -> Any:
+        """Carries at the first step of each chunk, as rows `[1,C·B,…]`.
+
+        `unroll(context, carry)` returns the carry after a chunk. Before any update these are the
+        carries that the window was played with.
+        """
+        chunks = jax.tree.map(lambda x: cut(x, self.config.chunk), context)
+        last, starts = jax.lax.scan(
+            lambda carry, chunk: (unroll(chunk, carry), carry), carry, at(chunks, np.s_[:-1])
+        )
+        return chunk_rows(
+            jax.tree.map(lambda x, end: jnp.concatenate([x, end[None]]), starts, last)
+        )
 
     def passes(
         self,
@@ -119,7 +157,8 @@ class Windowed(Networked[WindowedConfigT, LearnerT, Rollout]):
     ) -> tuple[Any, Metrics]:
         """One gradient step on one minibatch of rows."""
         if len(rows) < batch.weight.shape[1]:
-            batch = jax.tree.map(lambda x: x.at[:, rows].get(mode="promise_in_bounds"), batch)
+            with jax.named_scope("draw"):
+                batch = jax.tree.map(lambda x: x.at[:, rows].get(mode="promise_in_bounds"), batch)
         grads, metrics = total(
             jax.grad(losses, has_aux=True)(learner.params, learner, batch.averaging(), clock)
         )

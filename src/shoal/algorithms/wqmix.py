@@ -46,10 +46,7 @@ class Weighted(QMIX):
 
     def central(self, params: dict, batch: Batch) -> Array:
         """Utilities that Q* mixes, from nets of its own."""
-        net = params["central_agents"]
-        return self.utilities(
-            net, batch.context, net.torso.carry(batch.importance.shape[0], self.spec.n)
-        )[0]
+        return self.replayed(params["central_agents"], batch)
 
     def star(self, params: dict, utilities: Array, action: Array, view: View) -> Array:
         """Q* of a joint action."""
@@ -58,8 +55,9 @@ class Weighted(QMIX):
     def losses(
         self, params: dict, learner: Learner, batch: Batch
     ) -> tuple[Array, tuple[Metrics, Array]]:
-        online, _, greedy = self.unrolled(params, learner, batch)
+        online, _, chooser = self.unrolled(params, learner, batch)
         view = batch.context.view
+        greedy = best_action(chooser, view.legal)
         action = batch.window.action
         played = at(view, np.s_[:-1])
         inner = self.central(params, batch)[:-1]

@@ -188,7 +188,8 @@ def _any(rng: np.random.Generator, spec: Spec, seen: TeamStep) -> np.ndarray:
             np.float32
         )
     draws = rng.random(seen.legal.shape) * seen.legal + 1e-9 * seen.legal
-    return draws.argmax(-1).astype(np.int32)
+    parts = [part.argmax(-1) for part in spec.action.split(draws)]
+    return np.stack(parts, -1).astype(np.int32).reshape(spec.n, *spec.action.shape)
 
 
 # -- rules -----------------------------------------------------------------------------------------
@@ -246,7 +247,10 @@ def _masks(teams: dict[str, Spec], one: Trace, *_: Trace) -> Iterator[Finding]:
     for row in _rows(teams, one):
         # no agent acts at the end of an episode
         last = one.compiled and one.first[row.step + 1 : row.step + 2] != [False]
-        if row.seen.alive[row.i] and not row.seen.legal[row.i].any() and not last:
+        space = teams[row.team].action
+        legal = row.seen.legal[row.i]
+        parts = [legal] if isinstance(space, Box) else space.split(legal)
+        if row.seen.alive[row.i] and not all(part.any() for part in parts) and not last:
             yield Finding(row.agent, row.step, "it has none")
 
 

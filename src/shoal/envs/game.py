@@ -93,7 +93,8 @@ class Game:
         raise NotImplementedError
 
     def advance(self, key: Array, world: Any, actions: dict[str, Array]) -> Any:
-        """The world after the teams' actions, `[N,B]` int (Discrete) or `[N,A,B]` float (Box)."""
+        """The world after the teams' actions, `[N,B]` int (Discrete), `[N,P,B]` int
+        (MultiDiscrete) or `[N,A,B]` float (Box)."""
         raise NotImplementedError
 
     def observe(self, world: Any) -> dict[str, Array]:

@@ -38,6 +38,7 @@ GAMES: dict[str, type[Game]] = {
         lbf.Foraging,
         rware.Warehouse,
         probes.Identity,
+        probes.FactoredIdentity,
         probes.ContinuousIdentity,
         probes.Memory,
         probes.Endless,

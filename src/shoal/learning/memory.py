@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..types import Discrete, Spec, View, Window
+from ..types import Spec, View, Window
 from .trees import at
 
 
@@ -31,6 +31,7 @@ class Instant(NamedTuple):
     view: View  # every field [B,…]
     action: Array  # [B,N] or [B,N,A]
     rivals: Array  # [B,M]
+    record: Any = ()  # [B,…] what the policy wants back of its decision, where it is kept
 
 
 class Drawn(NamedTuple):
@@ -58,12 +59,15 @@ class Replay(NamedTuple):
     head: Array  # [] int32 slot of the next instant
     size: Array  # [] int32 slots in use
 
+    @jax.named_scope("remember")
     def put(self, window: Window) -> Replay:
         """Add instants 1…T of a window; its instant 0 was added with the window before.
 
         The very first instant of a run is not stored.
         """
         block = instants(window)
+        if not jax.tree.leaves(self.ring.record):
+            block = block._replace(record=())
         fitting = jax.tree.map(
             lambda new, old: new if old.size else old[: len(new)], block, self.ring
         )
@@ -87,19 +91,44 @@ class Replay(NamedTuple):
         """Number of windows of `length` instants in each game."""
         return jnp.maximum(self.size - length + 1, 0)
 
+    def ready(self, length: int, episodes: bool) -> Array:
+        """Whether there is a window of `length` instants to draw; with `episodes`, an opening."""
+        if not episodes:
+            return self.windows(length) > 0
+        return (self.ring.view.first & self._begins(length)[:, None]).any()
+
+    def _begins(self, length: int) -> Array:
+        """`[C]` bool: slots at which a window of `length` instants begins."""
+        slots = self.ring.action.shape[0]
+        age = (jnp.arange(slots) - self.head + self.size) % slots
+        return age < self.windows(length)
+
+    @jax.named_scope("draw")
     def draw(
-        self, key: Array, count: int, steps: int, rivals_after: bool, beta: float | Array = 1.0
+        self,
+        key: Array,
+        count: int,
+        steps: int,
+        rivals_after: bool,
+        beta: float | Array = 1.0,
+        episodes: bool = False,
     ) -> Drawn:
         """Draw `count` windows of `steps` transitions.
 
-        `rivals_after` adds the other teams' actions at each window's last instant.
+        `rivals_after` adds the other teams' actions at each window's last instant. With `episodes`,
+        windows begin where an episode opens.
         """
         slots, games = self.ring.action.shape[:2]
         length = steps + 1 + rivals_after
         if self.priority.size:
-            slot, game, importance = self._by_priority(key, count, length, beta)
+            chance = self.priority * self.ring.view.first if episodes else self.priority
+            slot, game, importance = self._by_chance(key, count, length, beta, chance)
             largest = importance.max()
             importance = importance / largest
+        elif episodes:
+            chance = self.ring.view.first.astype(jnp.float32)
+            slot, game, importance = self._by_chance(key, count, length, 0.0, chance)
+            largest = jnp.float32(1.0)
         else:
             # the remainder of 32 random bits is close enough to uniform
             start, game = jax.random.bits(key, (2, count))
@@ -111,28 +140,30 @@ class Replay(NamedTuple):
         where = (slot + jnp.arange(length)[:, None]) % slots
         found = at(self.ring, (where, game))
         view = at(found.view, np.s_[: steps + 1])
-        window = Window(view, found.action[1 : steps + 1], (), (), (), found.rivals[1 : steps + 1])
+        action, record, rivals = at(
+            (found.action, found.record, found.rivals), np.s_[1 : steps + 1]
+        )
+        window = Window(view, action, record, (), (), rivals)
         return Drawn(window, found.action[:1], found.rivals[-1], slot, game, importance, largest)
 
-    def _by_priority(
-        self, key: Array, count: int, length: int, beta: float | Array
+    def _by_chance(
+        self, key: Array, count: int, length: int, beta: float | Array, chance: Array
     ) -> tuple[Array, Array, Array]:
-        """Draw in proportion to priority, stratified (Schaul et al. 2016, §3.4).
+        """Draw in proportion to `chance [C,B]`, stratified (Schaul et al. 2016, §3.4).
 
         Returns slots, games and importance weights.
         """
-        slots, games = self.priority.shape
-        age = (jnp.arange(slots) - self.head + self.size) % slots
-        rows = jnp.where(age < self.windows(length), self.priority.sum(1), 0.0)
+        games = chance.shape[1]
+        rows = jnp.where(self._begins(length), chance.sum(1), 0.0)
         below = jnp.cumsum(rows)
         draw = (jnp.arange(count) + jax.random.uniform(key, (count,))) / count * below[-1]
         # rounding must not select a window past the last one
         draw = jnp.minimum(draw, jnp.nextafter(below[-1], 0.0))
         slot = jnp.searchsorted(below, draw, side="right")
-        inside = jnp.cumsum(self.priority[slot], axis=1)
+        inside = jnp.cumsum(chance[slot], axis=1)
         rest = draw - (below[slot] - rows[slot])
         game = jnp.minimum((inside <= rest[:, None]).sum(1), games - 1)
-        rarity = below[-1] / (self.priority[slot, game] * self.windows(length) * games)
+        rarity = below[-1] / (chance[slot, game] * self.windows(length) * games)
         return slot, game, rarity**beta
 
     def rank(self, drawn: Drawn, surprise: Array) -> Replay:
@@ -144,7 +175,7 @@ class Replay(NamedTuple):
 
 def instants(window: Window) -> Instant:
     """Instants 1…T of a window, each with the actions that led to it."""
-    return Instant(at(window.view, np.s_[1:]), window.action, window.rivals)
+    return Instant(at(window.view, np.s_[1:]), window.action, window.rivals, window.record)
 
 
 def empty(
@@ -165,10 +196,6 @@ def empty(
         reward=jnp.zeros(agents),
         discount=jnp.zeros(agents),
     )
-    action = (
-        jnp.zeros(agents, jnp.int32)
-        if isinstance(spec.action, Discrete)
-        else jnp.zeros((*agents, size))
-    )
+    action = jnp.zeros((*agents, *spec.action.shape), spec.action.dtype)
     ring = Instant(view, action, jnp.zeros((slots, games, spec.rivals if rivals else 0)))
     return Replay(ring, jnp.zeros((slots if prioritised else 0, games)), jnp.int32(0), jnp.int32(0))

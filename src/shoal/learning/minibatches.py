@@ -73,6 +73,29 @@ def fold_time(batch: Rows, *names: str) -> Rows:
     return folded._replace(**empty)
 
 
+def in_chunks(batch: Rows, length: int) -> Rows:
+    """Cut time into chunks, `[T,B,…]` -> `[L,T/L·B,…]`: every chunk becomes a row of its own.
+
+    The batch must have no carries yet: those of chunks are others.
+    """
+    return jax.tree.map(lambda x: _rows(jnp.swapaxes(cut(x, length), 0, 1)), batch)
+
+
+def cut(x: Array, length: int) -> Array:
+    """`[T,…]` -> `[T/L,L,…]`."""
+    return x.reshape(x.shape[0] // length, length, *x.shape[1:])
+
+
+def _rows(x: Array) -> Array:
+    """`[L,C,B,…]` -> `[L,C·B,…]`."""
+    return x.reshape(x.shape[0], x.shape[1] * x.shape[2], *x.shape[3:])
+
+
+def chunk_rows(carries: Any) -> Any:
+    """Carries of chunks as rows, `[C,B,…]` -> `[1,C·B,…]` in every leaf."""
+    return jax.tree.map(lambda x: _rows(x[None]), carries)
+
+
 def shuffled_rows(key: Array, rows: int, epochs: int, count: int) -> Array:
     """Row numbers `[epochs·count, rows/count]`: each epoch is a shuffle of all rows.
 

@@ -20,6 +20,16 @@ def adam(max_norm: float) -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(max_norm), optax.scale_by_adam(eps=1e-5))
 
 
+def rmsprop(max_norm: float) -> optax.GradientTransformation:
+    """The same with RMSprop's directions, as in PyMARL: of PyTorch, decay 0.99, ε 1e-5."""
+    scale = optax.scale_by_rms(decay=0.99, eps=1e-5, eps_in_sqrt=False)
+    return optax.chain(optax.clip_by_global_norm(max_norm), scale)
+
+
+OPTIMISERS = {"adam": adam, "rmsprop": rmsprop}
+
+
+@jax.named_scope("optimise")
 def descend(
     tx: optax.GradientTransformation,
     params: ByPart,
@@ -42,6 +52,7 @@ def _moved(rate: Array, param: Array, update: Array) -> Array:
     return param - rate * update
 
 
+@jax.named_scope("optimise")
 def follow(target: Tree, online: Tree, tau: float | Array) -> Tree:
     """Move the target a fraction `tau` of the way towards the online parameters."""
     return jax.tree.map(partial(_between, tau), target, online)

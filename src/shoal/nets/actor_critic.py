@@ -35,6 +35,10 @@ class Critic(eqx.Module):
         features, carry = self.torso(parts, carry, first)
         return self.out(features), carry
 
+    def rescaled(self, ratio: Array, shift: Array | float) -> Critic:
+        """Outputs times `ratio`, plus `shift`."""
+        return Critic(self.torso, self.out.rescaled(ratio, shift))
+
 
 class IdentityTorso(eqx.Module):
     """Identity: the torso of a critic that reads the actor's features."""

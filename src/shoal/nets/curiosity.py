@@ -15,7 +15,7 @@ from jax import Array
 
 from .. import plugins
 from ..errors import ShoalError, did_you_mean
-from ..types import Discrete, Spec
+from ..types import Box, Space, Spec
 from .layers import Dense, Rng
 
 
@@ -97,7 +97,7 @@ class ICM(eqx.Module):
     encoder: Any
     inverse: tuple[Dense, Dense]
     forward: tuple[Dense, Dense]
-    discrete: bool = eqx.field(static=True)
+    space: Space = eqx.field(static=True)
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class ICM(eqx.Module):
             Dense(rng, owner, hidden + actions, hidden),
             Dense(rng, owner, hidden, hidden, gain=1.0),
         )
-        self.discrete = isinstance(spec.action, Discrete)
+        self.space = spec.action
 
     def bonus(self, seen: Transitions) -> Array:
         return self._surprise(seen, self.encoder(seen.obs), self.encoder(seen.next_obs))
@@ -126,11 +126,12 @@ class ICM(eqx.Module):
         before = self.encoder(seen.obs)
         after = self.encoder(seen.next_obs)
         guess = _two(self.inverse, before, after)
-        if self.discrete:
-            log_probs = jax.nn.log_softmax(jnp.where(seen.legal, guess, -1e9))
-            wrong = -(seen.action * log_probs).sum(-1)
-        else:
+        if isinstance(self.space, Box):
             wrong = (jnp.square(guess - seen.action) * seen.legal).sum(-1)
+        else:
+            likely = self.space.split(jnp.where(seen.legal, guess, -1e9))
+            log_probs = jnp.concatenate([jax.nn.log_softmax(part) for part in likely], -1)
+            wrong = -(seen.action * log_probs).sum(-1)
         return wrong + self._surprise(seen, before, after)
 
     def _surprise(self, seen: Transitions, before: Array, after: Array) -> Array:

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 from jax import Array
 from numpy.polynomial.hermite_e import hermegauss
 
+from .layers import inner
+
 ILLEGAL = -1e9  # finite, so that a row without any legal action stays finite
 
 
@@ -46,11 +48,41 @@ class Categorical(NamedTuple):
         return pick(self.log_probs, raw)
 
     def entropy(self) -> Array:
-        return -(jnp.exp(self.log_probs) * self.log_probs).sum(-1)
+        return -inner(jnp.exp(self.log_probs), self.log_probs)
 
     def kl(self, other: Categorical) -> Array:
         """KL divergence of another from this one; both have the same legal actions."""
-        return (jnp.exp(self.log_probs) * (self.log_probs - other.log_probs)).sum(-1)
+        return inner(jnp.exp(self.log_probs), self.log_probs - other.log_probs)
+
+
+class Factored(NamedTuple):
+    """An action of several parts, each drawn by itself; `raw` is `[…,N,P]`."""
+
+    parts: tuple[Categorical, ...]
+
+    def sample(self, key: Array) -> Array:
+        shape = self.parts[0].log_probs.shape[:-1]
+        return self.at(jax.random.uniform(key, (*shape, len(self.parts))))
+
+    def at(self, number: Array) -> Array:
+        """The parts at points in [0,1) of their cumulative distributions."""
+        return jnp.stack([part.at(number[..., i]) for i, part in enumerate(self.parts)], -1)
+
+    def mode(self) -> Array:
+        return jnp.stack([part.mode() for part in self.parts], -1)
+
+    def action(self, raw: Array) -> Array:
+        return raw
+
+    def log_prob(self, raw: Array) -> Array:
+        return sum_of([part.log_prob(raw[..., i]) for i, part in enumerate(self.parts)])
+
+    def entropy(self) -> Array:
+        return sum_of([part.entropy() for part in self.parts])
+
+    def kl(self, other: Factored) -> Array:
+        """KL divergence of another from this one."""
+        return sum_of([a.kl(b) for a, b in zip(self.parts, other.parts, strict=True)])
 
 
 class Gaussian(NamedTuple):
@@ -170,6 +202,11 @@ def masked(logits: Array, legal: Array) -> Categorical:
     return Categorical(jax.nn.log_softmax(jnp.where(legal, logits, ILLEGAL)))
 
 
+def sum_of(arrays: list[Array]) -> Array:
+    """The sum of arrays of one shape."""
+    return jnp.stack(arrays).sum(0)
+
+
 def uniform(legal: Array) -> Categorical:
     """Uniform over the legal actions."""
     return masked(jnp.zeros(legal.shape), legal)
@@ -177,4 +214,4 @@ def uniform(legal: Array) -> Categorical:
 
 def pick(values: Array, action: Array) -> Array:
     """`values[…,action]`, computed as a masked sum, whose gradient needs no scatter."""
-    return (values * jax.nn.one_hot(action, values.shape[-1])).sum(-1)
+    return inner(values, jax.nn.one_hot(action, values.shape[-1]))

@@ -73,6 +73,7 @@ def _unroll_fwd(hidden: Dense, gates: Array, carry: Array, keep: Array) -> tuple
 
 def _unroll_bwd(residual: tuple, grad: Array) -> tuple:
     hidden, keep, (before, reset, update, new, new_h) = residual
+    back = hidden.transposed()
 
     def step(later: Array, inputs: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
         grad, kept, before, reset, update, new, new_h = inputs
@@ -82,8 +83,7 @@ def _unroll_bwd(residual: tuple, grad: Array) -> tuple:
         pre_reset = pre_new * new_h * reset * (1 - reset)
         gates = jnp.concatenate([pre_reset, pre_update, pre_new], -1)
         recurrent = jnp.concatenate([pre_reset, pre_update, pre_new * reset], -1)
-        (through,) = jax.vjp(hidden, before)[1](recurrent)
-        return (grad * update + through) * kept, (gates, recurrent)
+        return (grad * update + back(recurrent)) * kept, (gates, recurrent)
 
     start = jnp.zeros_like(grad[0])
     carry, (gates, recurrent) = jax.lax.scan(

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..types import Box, Discrete, Space, Spec
-from .distributions import Categorical, Deterministic, Gaussian, Relaxed, masked
+from ..types import Box, MultiDiscrete, Space, Spec
+from .distributions import Categorical, Deterministic, Factored, Gaussian, Relaxed, masked
 from .inputs import own
 from .layers import Dense, Rng
 
@@ -24,8 +24,8 @@ def free(legal: Array, space: Box, agent: Array | None = None) -> Array:
 class CategoricalHead(eqx.Module):
     logits: Dense
 
-    def __init__(self, rng: Rng, owner: tuple[int, ...], hidden: int, space: Discrete):
-        self.logits = Dense(rng, owner, hidden, space.n, gain=0.01)
+    def __init__(self, rng: Rng, owner: tuple[int, ...], hidden: int, space: Space):
+        self.logits = Dense(rng, owner, hidden, space.size, gain=0.01)
 
     def __call__(self, features: Array, legal: Array, agent: Array | None = None) -> Categorical:
         return masked(self.logits(features), legal)
@@ -33,6 +33,25 @@ class CategoricalHead(eqx.Module):
     def noise(self, key: Array, legal: Array) -> Array:
         """What `Categorical.sample` draws for policies over these actions."""
         return jax.random.uniform(key, legal.shape[:-1])
+
+
+class FactoredHead(eqx.Module):
+    """A categorical for each part of an action."""
+
+    logits: Dense  # of all parts, joined
+    space: MultiDiscrete = eqx.field(static=True)
+
+    def __init__(self, rng: Rng, owner: tuple[int, ...], hidden: int, space: MultiDiscrete):
+        self.logits = Dense(rng, owner, hidden, space.size, gain=0.01)
+        self.space = space
+
+    def __call__(self, features: Array, legal: Array, agent: Array | None = None) -> Factored:
+        parts = zip(self.space.split(self.logits(features)), self.space.split(legal), strict=True)
+        return Factored(tuple(masked(logits, allowed) for logits, allowed in parts))
+
+    def noise(self, key: Array, legal: Array) -> Array:
+        """What `Factored.sample` draws for policies over these actions."""
+        return jax.random.uniform(key, (*legal.shape[:-1], len(self.space.parts)))
 
 
 class GaussianHead(eqx.Module):
@@ -94,10 +113,12 @@ class SquashedHead(eqx.Module):
 
 def policy_head(
     rng: Rng, owner: tuple[int, ...], hidden: int, spec: Spec, squash: bool
-) -> GaussianHead | CategoricalHead:
+) -> GaussianHead | FactoredHead | CategoricalHead:
     """The head for a team's action space."""
     if isinstance(spec.action, Box):
         return GaussianHead(rng, owner, hidden, spec.action, squash)
+    if isinstance(spec.action, MultiDiscrete):
+        return FactoredHead(rng, owner, hidden, spec.action)
     return CategoricalHead(rng, owner, hidden, spec.action)
 
 

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from ..types import Box, Discrete, Spec, View
+from ..types import Box, Discrete, MultiDiscrete, Spec, View
 
 
 class Context(NamedTuple):
@@ -22,6 +23,7 @@ class Context(NamedTuple):
     action: Any = None  # [T,B,N,A] the action at each instant, as nets read it, if known
     rivals: Any = None  # [T,B,M] the other teams' actions at each instant, if known
     acts: Any = None  # [T,B,N] bool: agents whose action counts; only while agents decide
+    which: Any = None  # [T,B,N] int: the policy that each agent plays, where it has several
 
 
 class InputPart(NamedTuple):
@@ -29,6 +31,8 @@ class InputPart(NamedTuple):
 
     size: Callable[[Spec], int]
     read: Callable[[Context, Spec], Array]
+    last: bool = False  # it reads previous actions
+    mates: bool = False  # to act, an agent needs it of its teammates
 
 
 def as_input(action: Array, spec: Spec, agent: Array | None = None) -> Array:
@@ -38,6 +42,9 @@ def as_input(action: Array, spec: Spec, agent: Array | None = None) -> Array:
     """
     if isinstance(spec.action, Discrete):
         return jax.nn.one_hot(action, spec.action.n)
+    if isinstance(spec.action, MultiDiscrete):
+        parts = [jax.nn.one_hot(action[..., i], n) for i, n in enumerate(spec.action.parts)]
+        return jnp.concatenate(parts, -1)
     middle, half = (own(bound, agent) for bound in bounds(spec.action))
     return jnp.where(half > 0, (action - middle) / jnp.where(half > 0, half, 1.0), 0.0)
 
@@ -46,6 +53,7 @@ def as_action(unit: Array, spec: Spec) -> Array:
     """Decode a net's action into the game's: the reverse of `as_input`."""
     if isinstance(spec.action, Discrete):
         return jnp.argmax(unit, -1)
+    assert isinstance(spec.action, Box)  # no algorithm decodes actions of several parts
     middle, half = bounds(spec.action)
     return middle + half * unit
 
@@ -96,11 +104,22 @@ def _mean_action(context: Context, spec: Spec) -> Array:
     return (done.sum(-2, keepdims=True) - done) / jnp.maximum(others, 1)
 
 
+def _others_obs(context: Context, spec: Spec) -> Array:
+    """The others' observations, in the order of the team, beginning with the next agent's."""
+    obs = context.view.obs
+    agents = np.arange(spec.n)[:, None]
+    others = obs[..., (agents + agents.T[:, 1:]) % spec.n, :]
+    return others.reshape(*obs.shape[:-1], -1)
+
+
 OBS = InputPart(lambda spec: spec.obs, lambda context, spec: context.view.obs)
+OTHERS_OBS = InputPart(lambda spec: (spec.n - 1) * spec.obs, _others_obs)
 STATE = InputPart(lambda spec: spec.state, lambda context, spec: context.view.state[..., None, :])
 ID = InputPart(lambda spec: spec.n, lambda context, spec: jnp.eye(spec.n)[None, None])
-LAST_ACTION = InputPart(lambda spec: spec.action.size, lambda context, spec: context.last)
-MEAN_ACTION = InputPart(lambda spec: spec.action.size, _mean_action)
+LAST_ACTION = InputPart(
+    lambda spec: spec.action.size, lambda context, spec: context.last, last=True
+)
+MEAN_ACTION = InputPart(lambda spec: spec.action.size, _mean_action, last=True, mates=True)
 ACTION = InputPart(lambda spec: spec.action.size, lambda context, spec: context.action)
 OTHERS_ACTION = InputPart(lambda spec: spec.n * spec.action.size, _others)
 JOINT_ACTION = InputPart(lambda spec: spec.n * spec.action.size, _joint)
@@ -118,13 +137,27 @@ def heard(near: float, position: tuple[int, ...]) -> InputPart:
 
     def read(context: Context, spec: Spec) -> Array:
         alive = context.view.alive[..., None, :]
-        if not near:
-            return alive.astype(jnp.float32)
-        place = context.view.obs[..., jnp.asarray(position)].astype(jnp.float32)
-        away = jnp.square(place[..., :, None, :] - place[..., None, :, :]).sum(-1)
-        return (alive & (away <= near**2)).astype(jnp.float32)
+        return (alive & _near(context, near, position) if near else alive).astype(jnp.float32)
 
-    return InputPart(lambda spec: 0, read)
+    return InputPart(lambda spec: 0, read, mates=True)
+
+
+def mean_action(near: float, position: tuple[int, ...]) -> InputPart:
+    """`MEAN_ACTION` over agents that are at most so far away, as `heard` knows them."""
+
+    def read(context: Context, spec: Spec) -> Array:
+        others = context.view.alive[..., None, :] & ~jnp.eye(spec.n, dtype=bool)
+        others = (others & _near(context, near, position)).astype(jnp.float32)
+        return others @ context.last / jnp.maximum(others.sum(-1, keepdims=True), 1)
+
+    return InputPart(lambda spec: spec.action.size, read, last=True, mates=True)
+
+
+def _near(context: Context, near: float, position: tuple[int, ...]) -> Array:
+    """`[T,B,N,N]` bool: agents at most so far from each agent."""
+    place = context.view.obs[..., jnp.asarray(position)].astype(jnp.float32)
+    away = jnp.square(place[..., :, None, :] - place[..., None, :, :]).sum(-1)
+    return away <= near**2
 
 
 def width(parts: tuple[InputPart, ...], spec: Spec) -> int:

@@ -97,6 +97,19 @@ class Dense(eqx.Module):
             row += part.shape[-1]
         return out
 
+    def rescaled(self, ratio: Array, shift: Array | float) -> Dense:
+        """Outputs times `ratio`, plus `shift`."""
+        moved = self.weight * ratio, self.bias * ratio + shift
+        return eqx.tree_at(lambda dense: (dense.weight, dense.bias), self, moved)
+
+    def transposed(self) -> Dense:
+        """The layer that maps gradients of the outputs to gradients of the inputs.
+
+        Its weight is stored transposed, not read so: faster where it is used again and again."""
+        weight = jax.lax.optimization_barrier(self.weight.swapaxes(1, 2))
+        parts = (weight, jnp.zeros((len(weight), 0)))
+        return eqx.tree_at(lambda layer: (layer.weight, layer.bias), self, parts)
+
     def _by_agent(self) -> tuple[Array, Array]:
         groups = len(self.weight)
         if groups == 1:
@@ -124,16 +137,66 @@ def _matmul(x: Array, weight: Array) -> Array:
     operand transposed.
     """
     if weight.ndim == 2:
-        return (x.reshape(-1, x.shape[-1]) @ weight).reshape(*x.shape[:-1], -1)
+        return _rows_times(x.reshape(-1, x.shape[-1]), weight).reshape(*x.shape[:-1], -1)
     x = jnp.broadcast_to(x, (*x.shape[:-2], weight.shape[0], x.shape[-1]))
     out = jnp.einsum("rnf,nfh->rnh", x.reshape(-1, *x.shape[-2:]), weight)
     return out.reshape(*x.shape[:-1], -1)
 
 
+@jax.custom_vjp
+def _rows_times(rows: Array, weight: Array) -> Array:
+    """`[R,F] @ [F,H]`, with a gradient that is fast on a CPU.
+
+    The gradient of the weight sums over many rows. Where it is not wider than the inputs, XLA is
+    up to six times faster at that with the outer gradient transposed before.
+    """
+    return rows @ weight
+
+
+def _rows_times_fwd(rows: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
+    return rows @ weight, (rows, weight)
+
+
+def _rows_times_bwd(saved: tuple[Array, Array], grad: Array) -> tuple[Array, Array]:
+    rows, weight = saved
+    fixed = jax.lax.optimization_barrier  # else XLA folds the transpositions into the product again
+    if grad.shape[1] <= rows.shape[1]:
+        weight_grad = fixed(fixed(grad.T) @ rows).T
+    else:
+        weight_grad = rows.T @ grad
+    return grad @ weight.T, weight_grad
+
+
+_rows_times.defvjp(_rows_times_fwd, _rows_times_bwd)
+
+
+def inner(x: Array, y: Array) -> Array:
+    """Sum of the products along the last axis.
+
+    As an einsum: where an axis has size 1, XLA on a CPU is ten times slower at a product that is
+    then summed."""
+    return jnp.einsum("...i,...i->...", x, y)
+
+
+@jax.custom_vjp
 def standardised(x: Array) -> Array:
     """Layer norm without scale and shift (Ba et al. 2016); the next Dense can learn both."""
+    return _standardised_fwd(x)[0]
+
+
+def _standardised_fwd(x: Array) -> tuple[Array, tuple[Array, Array]]:
     x = x - x.mean(-1, keepdims=True)
-    return x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-5)
+    scale = jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-5)
+    return x * scale, (x * scale, scale)
+
+
+def _standardised_bwd(saved: tuple[Array, Array], grad: Array) -> tuple[Array]:
+    out, scale = saved
+    along = inner(grad, out)[..., None] / out.shape[-1]
+    return (scale * (grad - grad.mean(-1, keepdims=True) - out * along),)
+
+
+standardised.defvjp(_standardised_fwd, _standardised_bwd)
 
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": jnp.tanh, "relu": jax.nn.relu}

@@ -33,6 +33,10 @@ class Hyper(eqx.Module):
             parts = (standardised(jax.nn.relu(layer(*parts))),)  # however large the state is
         return last(*parts)
 
+    def rescaled(self, ratio: Array, shift: Array | float) -> Hyper:
+        """Outputs times `ratio`, plus `shift`."""
+        return eqx.tree_at(lambda net: net.layers[-1], self, self.layers[-1].rescaled(ratio, shift))
+
 
 class Monotone(eqx.Module):
     """QMIX's mixer (Rashid et al. 2018): its weights come from the state and are never negative."""
@@ -53,6 +57,11 @@ class Monotone(eqx.Module):
         weight = jnp.abs(self.weight(state)).reshape(*q.shape, -1)
         inner = jax.nn.elu((q[..., None] * weight).sum(-2) + self.bias(state))
         return (inner * jnp.abs(self.out(state))).sum(-1, keepdims=True) + self.value(state)
+
+    def rescaled(self, ratio: Array, shift: Array | float) -> Monotone:
+        """The mix times `ratio`, which is positive, plus `shift`."""
+        moved = self.out.rescaled(ratio, 0.0), self.value.rescaled(ratio, shift)
+        return eqx.tree_at(lambda mixer: (mixer.out, mixer.value), self, moved)
 
 
 class Duplex(eqx.Module):
@@ -123,3 +132,8 @@ class Mixed(eqx.Module):
     def team(self, values: Array, state: Array) -> Array:
         """Mix values `[T,B,N]`, given the state `[T,B,S]`, into `[T,B,1]`."""
         return values.sum(-1, keepdims=True) if self.mixer is None else self.mixer(values, state)
+
+    def rescaled(self, ratio: Array, shift: Array | float) -> Mixed:
+        """The team's value times `ratio`, plus `shift`; a sum over the living has no such form."""
+        assert isinstance(self.mixer, Monotone)
+        return Mixed(self.local, self.mixer.rescaled(ratio, shift))

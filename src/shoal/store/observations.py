@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ShoalError, did_you_mean
-from ..types import Discrete, Spec, View
+from ..types import Box, Discrete, Spec, View
 
 Masks = Mapping[str, Any]  # by agent
 
@@ -123,7 +123,10 @@ def _team_view(
                 f"{agent} has {_actions(spec, i)} actions: its mask must say of each if it is legal"
             )
         allowed[:, i, : _actions(spec, i)] = mask
-        if isinstance(spec.action, Discrete) and (here[:, i] & ~allowed[:, i].any(-1)).any():
+        if isinstance(spec.action, Box):
+            continue
+        free = [part.any(-1) for part in spec.action.split(allowed[:, i])]
+        if (here[:, i] & ~np.all(free, 0)).any():
             raise ShoalError(f"{agent} is alive and has no legal action: its mask must allow one")
     nothing = np.zeros((games, spec.n), np.float32)
     state = np.zeros((games, spec.state), np.float32)  # critics read the state, actors never do

@@ -73,6 +73,7 @@ def begin(config: Config, fresh: dict[str, Any]) -> Start:
             sentences.append(f"team {team} begins anew: it played {names[team]} in {run}")
             continue
         _refuse_other_family(run, team, names[team], theirs, algorithm)
+        _refuse_lost_statistics(run, team, fresh[team], _of(team, leaves))
         taken = _taken(algorithm, fresh[team], _of(team, leaves))
         learners[team] = _replaced(fresh[team], taken.arrays)
         sentences.append(_sentence(f"{run} ({names[team]} after {steps:,} steps)", team, taken))
@@ -93,6 +94,17 @@ def _refuse_other_family(
         f"{run} trained team {team!r} by {name}, whose nets mean something else than those of"
         f" {algorithm.name}: start from a run of {algorithm.name} or of an algorithm of its family"
     )
+
+
+def _refuse_lost_statistics(run: str, team: str, fresh: Any, theirs: dict[str, np.ndarray]) -> None:
+    """Refuse weights of nets that read observations by statistics which this run has not."""
+    kind = "statistics/obs/"
+    here = any(name.startswith(kind) for name in folder.leaves_by_name(fresh))
+    if not here and any(name.startswith(kind) for name in theirs):
+        raise ShoalError(
+            f"team {team!r} of {run} reads its observations by running statistics, without which"
+            " its weights mean nothing: set normalise_obs to True"
+        )
 
 
 def _of(team: str, leaves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import TEAM, TINY, build, clock
+from helpers import TEAM, TINY, build, clock, decided, opened
 
 from shoal.algorithms.opponents.cast import Cast, Part
 from shoal.envs import make
 
 GAMES = 6
+KEY = jax.random.key(0)
 
 
 @pytest.mark.parametrize("seats", [(0, 1, 1), (1, 0, 1)])
@@ -22,16 +22,15 @@ def test_each_agent_acts_as_its_own_policy_decides(seats: tuple[int, ...]) -> No
         Part(policy.init(np.random.default_rng(seed)), clock())
         for seed, policy in enumerate(policies)
     )
-    view = game.reset(jax.random.key(0), GAMES)[1][TEAM]
-    alone = [
-        policy.act(
-            part.weights, jax.random.key(0), view, policy.carry(part.weights, GAMES), clock(), True
-        ).action
+    view = opened(game, GAMES)[1][TEAM]
+    decisions = [
+        decided(policy, part.weights, KEY, view, policy.carry(part.weights, GAMES), clock(), True)
         for policy, part in zip(policies, parts, strict=True)
     ]
+    alone = [np.asarray(decision.action) for decision in decisions]
     assert (alone[0] != alone[1]).any(0).all(), "the policies agree about an agent"
     cast = Cast(game.teams[TEAM], policies, seats)
-    decision = cast.act(parts, jax.random.key(0), view, cast.carry(parts, GAMES), clock(), True)
-    wanted = jnp.stack([alone[seat][:, agent] for agent, seat in enumerate(seats)], 1)
+    decision = decided(cast, parts, KEY, view, cast.carry(parts, GAMES), clock(), True)
+    wanted = np.stack([alone[seat][:, agent] for agent, seat in enumerate(seats)], 1)
     assert np.array_equal(decision.action, wanted)
     assert jax.tree.leaves(decision.carry)[0].shape[0] == GAMES

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import LEARNERS, OFF, bits, build, clock, mortal, run
+from helpers import LEARNERS, OFF, bits, build, clock, mortal, opened, run
 from safetensors.numpy import load_file
 
 import shoal
@@ -277,7 +277,7 @@ def test_each_group_plays_its_own_snapshot(name: str, game: str):
     past, player, rng = made["two"], made["one"], np.random.default_rng(0)
     selves = [player.acting(player.init(rng)) for _ in range(2)]
     pool = past.init(rng)._replace(playing=jax.tree.map(lambda *x: jnp.stack(x), *selves))
-    view: View = env.reset(jax.random.key(0), 5)[1]["agent"]
+    view: View = opened(env, 5)[1]["agent"]
     view = view._replace(obs=jnp.asarray(rng.normal(size=view.obs.shape)), first=jnp.zeros(5, bool))
     carry = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), past.carry(pool, 5))
     key, act, solo = (
@@ -357,7 +357,7 @@ def test_a_frozen_policy_never_changes_to_the_bit(runs: SimpleNamespace):
 def test_a_frozen_policy_plays_as_its_run_would_at_its_end(runs: SimpleNamespace):
     """Also its exploration is that of the end, however early in its new run it plays."""
     first, second = shoal.load(runs.first), shoal.load(runs.second)
-    _, views = first.config.game.reset(jax.random.key(0), 256)
+    _, views = opened(first.config.game, 256)
     key, frozen, dqn = jax.random.key(7), second.algorithms["odd"], first.algorithms["even"]
     carry = frozen.carry(second.learners["odd"], 256)
     play, replay = (jax.jit(algorithm.act, static_argnums=5) for algorithm in (frozen, dqn))

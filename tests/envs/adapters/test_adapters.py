@@ -25,7 +25,7 @@ from shoal.envs.host.match import Broken, Hosted, Match, MatchStep
 from shoal.envs.host.shared import shared
 from shoal.envs.host.table import Table
 from shoal.errors import ShoalError
-from shoal.types import Box, Discrete, Spec
+from shoal.types import Box, Discrete, MultiDiscrete, Spec
 
 DOCS: Path = PAGES / "bringing-an-environment.md"
 
@@ -517,6 +517,50 @@ def test_every_action_of_several_parts_is_reached_once(space):
     assert len({np.asarray(action).tobytes() for action in env.asked}) == size
 
 
+@pytest.mark.parametrize(
+    ("space", "factored", "parts"),
+    [
+        (spaces.MultiDiscrete([3, 2], start=[1, 0]), True, (3, 2)),
+        (spaces.MultiDiscrete(np.array([[20, 20], [30, 10]])), False, (20, 20, 30, 10)),
+        (spaces.MultiBinary(13), False, (2,) * 13),
+    ],
+    ids=str,
+)
+def test_parts_too_many_to_list_stay_parts(space, factored, parts):
+    env = Odd(SIGHT, space)
+    match = adapt(env, AdapterOptions(factored=factored))
+    assert match.teams["agent"].action == MultiDiscrete(parts)
+    assert match.reset(0).teams["agent"].legal.tolist() == [[True] * sum(parts)]
+    for action in ([0] * len(parts), [count - 1 for count in parts]):
+        match.step({"agent": np.array([action], np.int32)})
+        assert space.contains(env.asked[-1])
+    start = getattr(space, "start", np.zeros(space.shape))
+    np.testing.assert_array_equal(env.asked[0], start)
+    np.testing.assert_array_equal(env.asked[1].ravel(), np.ravel(start) + parts - 1)
+    with pytest.raises(Broken, match="agent_0 was given action"):
+        match.step({"agent": np.array([parts], np.int32)})
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_masks_of_parts_come_joined_or_part_by_part(apart):
+    """And something of every part must be allowed."""
+    parts = ([1, 0, 1], [0, 1])
+    mask = tuple(np.array(part, np.int8) for part in parts) if apart else np.array([1, 0, 1, 0, 1])
+    env = Odd(SIGHT, spaces.MultiDiscrete([3, 2]), info={"action_mask": mask})
+    match = adapt(env, AdapterOptions(factored=True))
+    assert match.reset(0).teams["agent"].legal.tolist() == [[True, False, True, False, True]]
+    env.info = {"action_mask": np.array([1, 1, 1, 0, 0])}
+    with pytest.raises(Broken, match="its action mask allows nothing"):
+        match.step({"agent": np.zeros((1, 2), np.int32)})
+
+
+def test_a_team_of_different_parts_is_refused():
+    done = spaces.Tuple([spaces.MultiBinary(13), spaces.MultiBinary(14)])
+    env = Odd(spaces.Tuple([SIGHT, SIGHT]), done)
+    with pytest.raises(ShoalError, match=r"different parts: split it with --env\.teams"):
+        adapt(env, AdapterOptions())
+
+
 def test_real_actions_keep_their_shape_and_their_bounds():
     low, high = np.array([[-1, 0, -2]] * 2, np.float32), np.array([[1, 5, 2]] * 2, np.float32)
     env = Odd(SIGHT, spaces.Box(low, high))
@@ -756,8 +800,8 @@ TWO = spaces.Tuple([SIGHT, SIGHT])
         ),
         (
             "test_adapters:odd",
-            {"done": spaces.MultiBinary(13)},
-            "have 8192 combinations, more than 4096",
+            {"done": spaces.MultiDiscrete([60_000, 60_000])},
+            "have 120000 values, more than 100000: wrap the environment",
         ),
         (
             "test_adapters:odd",

@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("rware")
 
 import rware_bridge as bridge
-from helpers import quick
+from helpers import opened, quick
 
 from shoal.envs import make
 from shoal.envs.native.rware.warehouse import SIZES, WarehouseWorld
@@ -175,7 +175,7 @@ def test_deliveries_request_any_other_shelf():
 
 def test_time_running_out_is_no_end():
     game = make("rware/tiny-2ag", max_cycles=3)
-    state, _ = game.reset(jax.random.key(0), 4)
+    state, _ = opened(game, 4)
     for t in range(3):
         state, views = jax.jit(game.step)(
             jax.random.key(t), state, {"agent": np.zeros((4, 2), np.int32)}

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ...nets.distributions import uniform
+from ...nets.distributions import Factored, uniform
 from ...nets.layers import Rng
-from ...types import Clock, Decision, Discrete, Share, View, Window
+from ...types import Box, Clock, Decision, Discrete, MultiDiscrete, Share, View, Window
 from ..base import Algorithm, CarryT, ConfigT, LearnerT, Metrics
 
 Nothing = tuple[()]
@@ -20,6 +20,7 @@ class Fixed(Algorithm[ConfigT, LearnerT, Nothing, CarryT]):
     """Base of opponents without memory or learning."""
 
     needs_training = False
+    spaces = (Discrete, MultiDiscrete, Box)
 
     def memory(self, learner: LearnerT, share: Share) -> Nothing:
         return ()
@@ -56,6 +57,8 @@ class Random(Fixed[RandomConfig, Nothing, Nothing]):
         space = self.spec.action
         if isinstance(space, Discrete):
             action = uniform(view.legal).sample(key)
+        elif isinstance(space, MultiDiscrete):
+            action = Factored(tuple(map(uniform, space.split(view.legal)))).sample(key)
         else:
             shape = (*view.alive.shape, space.size)
             action = jax.random.uniform(

@@ -83,6 +83,7 @@ class SelfPlay(Fixed[SelfPlayConfig, Pool, Any]):
 
     name = "past"
     Config = SelfPlayConfig
+    bears_staleness = False  # ratings belong to the opponent that played the window
 
     def join(self, team: str, everybody: dict[str, Algorithm], games: int, origin: Any) -> None:
         others = [other for other in everybody if other != team]

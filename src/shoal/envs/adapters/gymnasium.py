@@ -45,7 +45,10 @@ class GymMatch:
                 agent: reader(agent, space, options.strict)
                 for agent, space in self._by_agent(seen).items()
             },
-            {agent: writer(agent, space) for agent, space in self._by_agent(done).items()},
+            {
+                agent: writer(agent, space, options.factored)
+                for agent, space in self._by_agent(done).items()
+            },
             options.teams,
             None if options.unseen is None else 0,
         )

@@ -27,6 +27,9 @@ class AdapterOptions:
     observations side by side."""
     strict: bool = False
     """Hold every observation against the space it was promised in, as check-env does; slow."""
+    factored: bool = False
+    """Keep the parts of MultiDiscrete and MultiBinary actions, for policies with a head for each,
+    also where their combinations could be listed: up to 4096."""
     swap: bool = False
     """Two equal teams exchange seats from episode to episode, by the episode's seed."""
     metrics: str | list[str] | None = None

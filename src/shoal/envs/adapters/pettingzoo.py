@@ -57,7 +57,7 @@ class PettingZooMatch:
         self.state = self._first_state() if options.state else options.unseen
         self.roster = Roster(
             {agent: reader(str(agent), space, options.strict) for agent, space in seen.items()},
-            {agent: writer(str(agent), space) for agent, space in done.items()},
+            {agent: writer(str(agent), space, options.factored) for agent, space in done.items()},
             options.teams,
             None if self.state is None else self.state.size,
         )

@@ -17,7 +17,7 @@ from ..metrics import WON
 from . import rules
 from .options import AdapterOptions
 from .pettingzoo import PettingZooMatch
-from .spaces import Choice
+from .spaces import Vector
 from .teams import EnvStep, fates
 
 CLASSIC = "pettingzoo.classic."
@@ -123,6 +123,6 @@ class TurnsMatch(PettingZooMatch):
     def _turn(self, masks: dict[Any, Any]) -> dict[Any, Any]:
         """The mask of the agent whose turn it is; the others may only take action 0."""
         for agent, seat in self.roster.seats.items():
-            if agent != self.env.agent_selection and isinstance(seat.writer, Choice):
-                masks[agent] = np.arange(seat.writer.size) == 0
+            if agent != self.env.agent_selection and not isinstance(seat.writer, Vector):
+                masks[agent] = seat.writer.idle
         return masks

@@ -12,12 +12,13 @@ from gymnasium import spaces
 from gymnasium.spaces.utils import flatdim, flatten
 
 from ...errors import ShoalError
-from ...types import Box, Discrete, side_by_side
+from ...types import Box, Discrete, MultiDiscrete, Space, side_by_side
 from ..host.match import Broken
 
 # PettingZoo's key of the action mask, in a Dict observation or in the info
 MASK = "action_mask"
-COMBINATIONS = 4096  # most combinations of an action's parts: each becomes an action of its own
+# most combinations of an action's parts that become an action each; above, parts stay parts
+COMBINATIONS = 4096
 ACTIONS = 100_000  # most actions of an agent: each has its place in every mask
 NUMBERS = 10_000_000  # most numbers in an observation
 
@@ -162,6 +163,11 @@ class Choice:
     def size(self) -> int:
         return math.prod(self.parts)
 
+    @property
+    def idle(self) -> np.ndarray:
+        """The mask that allows action 0 alone."""
+        return np.arange(self.size) == 0
+
     def write(self, action: Any) -> Any:
         """Convert an action to what the environment expects."""
         if not 0 <= action < self.size:
@@ -171,6 +177,32 @@ class Choice:
         values = np.array(np.unravel_index(int(action), self.parts), self.space.dtype).reshape(
             self.space.shape
         )
+        return values + self.space.start if isinstance(self.space, spaces.MultiDiscrete) else values
+
+
+@dataclass(frozen=True)
+class Several:
+    """An agent whose action has several parts, each a number below that of its values."""
+
+    agent: str
+    space: spaces.MultiDiscrete | spaces.MultiBinary
+    parts: tuple[int, ...]
+
+    @cached_property
+    def size(self) -> int:
+        return sum(self.parts)
+
+    @property
+    def idle(self) -> np.ndarray:
+        """The mask that allows 0 alone in every part."""
+        return np.concatenate([np.arange(count) == 0 for count in self.parts])
+
+    def write(self, action: Any) -> Any:
+        """Convert an action to what the environment expects."""
+        values = np.asarray(action)
+        if values.shape != (len(self.parts),) or not ((values >= 0) & (values < self.parts)).all():
+            raise Broken(f"{self.agent} was given action {values.tolist()}, of {self.parts} values")
+        values = values.astype(self.space.dtype).reshape(self.space.shape)
         return values + self.space.start if isinstance(self.space, spaces.MultiDiscrete) else values
 
 
@@ -191,11 +223,14 @@ class Vector:
         return np.clip(value, self.space.low, self.space.high)
 
 
-Writer = Choice | Vector
+Writer = Choice | Several | Vector
 
 
-def writer(agent: str, space: spaces.Space) -> Writer:
-    """The writer for an agent's action space."""
+def writer(agent: str, space: spaces.Space, factored: bool = False) -> Writer:
+    """The writer for an agent's action space.
+
+    With `factored`, an action of several parts keeps them however few combinations they have.
+    """
     if isinstance(space, spaces.Box):
         if space.dtype is None or space.dtype.kind != "f":
             raise ShoalError(
@@ -225,18 +260,27 @@ def writer(agent: str, space: spaces.Space) -> Writer:
         raise ShoalError(
             f"the actions of {agent}, {space}, are none of {kinds}: wrap the environment"
         )
-    whole = isinstance(space, spaces.Discrete)
-    if math.prod(parts) > (most := ACTIONS if whole else COMBINATIONS):
+    if sum(parts) > ACTIONS:
         raise ShoalError(
-            f"the actions of {agent}, {space}, have {math.prod(parts)}"
-            f" {'values' if whole else 'combinations'}, more than {most}: "
+            f"the actions of {agent}, {space}, have {sum(parts)} values, more than {ACTIONS}: "
             "wrap the environment so that it has fewer, or a Box"
         )
-    return Choice(agent, space, tuple(parts))  # type: ignore[arg-type]
+    if isinstance(space, spaces.Discrete):
+        return Choice(agent, space, tuple(parts))
+    kind = Several if factored or math.prod(parts) > COMBINATIONS else Choice
+    return kind(agent, space, tuple(parts))  # type: ignore[arg-type]
 
 
-def action_space(team: str, writers: list[Writer]) -> Discrete | Box:
+def action_space(team: str, writers: list[Writer]) -> Space:
     """The action space of a team: the widest of its agents', with each agent's own bounds."""
+    if any(isinstance(one, Several) for one in writers):
+        kinds = {one.parts if isinstance(one, Several) else () for one in writers}
+        if len(kinds) > 1:
+            raise ShoalError(
+                f"team {team} has agents whose actions have different parts: split it with"
+                f" --env.teams"
+            )
+        return MultiDiscrete(*kinds)
     if all(isinstance(one, Choice) for one in writers):
         return Discrete(max(one.size for one in writers))
     vectors = [one for one in writers if isinstance(one, Vector)]

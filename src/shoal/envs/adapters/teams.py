@@ -19,7 +19,7 @@ from ...errors import ShoalError
 from ...types import Spec, line_up
 from ..host.match import Broken, MatchStep, TeamStep
 from . import rules
-from .spaces import Choice, Reader, Writer, action_space
+from .spaces import Reader, Several, Vector, Writer, action_space
 
 NOTHING: Mapping[Any, Any] = {}
 
@@ -146,7 +146,7 @@ class Roster:
                 present or cut or (env_step.over and agent in env_step.discounts)
             ):
                 obs[seat.place, : seat.reader.size] = seat.reader.read(env_step.obs[agent])
-            if (present or cut) and agent in env_step.masks and isinstance(seat.writer, Choice):
+            if (present or cut) and agent in env_step.masks and not isinstance(seat.writer, Vector):
                 legal[seat.place, : seat.writer.size] = _allowed(
                     seat, env_step.masks[agent], cut or env_step.over
                 )
@@ -227,12 +227,17 @@ def _padding(spec: Spec, line: list[Seat]) -> np.ndarray:
 
 
 def _allowed(seat: Seat, mask: Any, over: bool) -> np.ndarray:
+    ends = [0]
+    if isinstance(seat.writer, Several):
+        ends = np.cumsum((0, *seat.writer.parts[:-1]))
+        if isinstance(mask, tuple | list):  # one of each part, as Gymnasium's spaces take them
+            mask = np.concatenate([np.ravel(part) for part in mask])
     mask = rules.allowed(mask, seat.agent, seat.writer.size)
-    if mask.any():
+    if np.logical_or.reduceat(mask, ends).all():  # something of every part
         return mask
     if not over:
         raise Broken(f"{seat.agent} is alive and its action mask allows nothing")
-    return ~mask  # masks may be empty after the end, where no agent acts
+    return np.ones_like(mask)  # masks may be empty after the end, where no agent acts
 
 
 def _number(agent: Any, reward: Any) -> float:

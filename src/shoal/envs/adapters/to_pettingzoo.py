@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
-from ...types import Discrete, Spec
+from ...types import Discrete, MultiDiscrete, Spec
 from ..host.match import Match, MatchStep, TeamStep
 
 
@@ -75,14 +75,10 @@ class ToPettingZoo(ParallelEnv):
 
     def _inward(self, actions: dict[str, Any]) -> dict[str, np.ndarray]:
         """Actions by team; missing actions and padding are zeros."""
-        teams = {}
-        for team, spec in self.match.teams.items():
-            discrete = isinstance(spec.action, Discrete)
-            teams[team] = (
-                np.zeros(spec.n, np.int32)
-                if discrete
-                else np.zeros((spec.n, spec.action.size), np.float32)
-            )
+        teams = {
+            team: np.zeros((spec.n, *spec.action.shape), spec.action.dtype)
+            for team, spec in self.match.teams.items()
+        }
         for agent, action in actions.items():
             team, place = self.places[agent]
             if np.ndim(action):
@@ -104,11 +100,17 @@ class ToPettingZoo(ParallelEnv):
         }
 
     def _infos(self, agents: list[str]) -> dict[str, dict[str, Any]]:
-        sizes = {agent: getattr(self.action_spaces[agent], "n", None) for agent in agents}
-        return {
-            a: {"action_mask": self._of(a, "legal")[:n].astype(np.int8)} if n else {}
-            for a, n in sizes.items()
-        }
+        return {agent: self._mask(agent) for agent in agents}
+
+    def _mask(self, agent: str) -> dict[str, Any]:
+        """Legal actions; a mask for each part of an action that has several."""
+        space = self.match.teams[self.places[agent][0]].action
+        legal = self._of(agent, "legal").astype(np.int8)
+        if isinstance(space, Discrete):
+            return {"action_mask": legal[: self.action_spaces[agent].n]}  # type: ignore[attr-defined]
+        if isinstance(space, MultiDiscrete):
+            return {"action_mask": tuple(space.split(legal))}
+        return {}
 
 
 def _seen(spec: Spec, place: int) -> spaces.Space:
@@ -122,6 +124,8 @@ def _done(spec: Spec, place: int) -> spaces.Space:
     size = spec.action_sizes[place] if spec.action_sizes else spec.action.size
     if isinstance(spec.action, Discrete):
         return spaces.Discrete(size)
+    if isinstance(spec.action, MultiDiscrete):
+        return spaces.MultiDiscrete(list(spec.action.parts))
     own = spec.action.of(place)
     low, high = (np.array(bound[:size], np.float32) for bound in (own.low, own.high))
     return spaces.Box(low, high, dtype=np.float32)

@@ -51,7 +51,7 @@ class Match(Protocol):
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         """Advance by the actions of all agents, by team.
 
-        `[N]` int32 (Discrete) or `[N,A]` float32 (Box).
+        `[N]` int32 (Discrete), `[N,P]` int32 (MultiDiscrete) or `[N,A]` float32 (Box).
         """
         ...
 

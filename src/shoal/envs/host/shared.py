@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 
 from ...errors import ShoalError
-from ...types import Discrete, Spec
+from ...types import Spec
 
 METRICS = "metrics"  # name of the metrics array; names of team arrays contain a slash
 FAST = "/dev/shm"  # a folder in memory
@@ -49,9 +49,10 @@ def layout(
             f"{team}/alive": (agents, np.bool_),
             f"{team}/reward": (agents, np.float32),
             f"{team}/discount": (agents, np.float32),
-            f"{team}/action": (agents, np.int32)
-            if isinstance(spec.action, Discrete)
-            else ((*agents, size), np.float32),
+            f"{team}/action": (
+                (*agents, *spec.action.shape),
+                np.dtype(spec.action.dtype).type,
+            ),
         }
     return arrays
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...errors import ShoalError
-from ...types import Discrete
+from ...types import Box
 from .faults import Fault, TooManyFaults
 from .match import Broken, Hosted, Match, MatchStep, Mismatch, TeamStep, close, measured
 from .shared import METRICS
@@ -156,8 +156,9 @@ class Table:
             seen = instant.teams[team]
             for name, place, value in zip(TeamStep._fields, places, seen, strict=True):
                 self._put(place, game, value, f"the {WORDS.get(name, name)} of", spec.agents)
-            if isinstance(spec.action, Discrete) and not seen.legal.all():
-                stuck = seen.alive & ~seen.legal.any(-1)
+            if not isinstance(spec.action, Box) and not seen.legal.all():
+                free = [part.any(-1) for part in spec.action.split(seen.legal)]
+                stuck = seen.alive & ~np.all(free, 0)
                 if stuck.any():
                     raise Broken(
                         f"{spec.agents[int(stuck.argmax())]} is alive and has no legal action:"

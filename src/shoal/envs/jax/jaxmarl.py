@@ -13,7 +13,7 @@ from jax import Array
 
 from ...errors import ShoalError
 from ...options import check_names, convert
-from ...types import Discrete, Spec, line_up
+from ...types import Box, Discrete, Spec, line_up
 from ..adapters.teams import side_of
 from ..game import Env
 from ..metrics import WON, split
@@ -145,7 +145,7 @@ class Jaxmarl(JaxGame):
 
     def _act(self, agent: str, action: Array) -> Array:
         space = self.spaces[agent]
-        if isinstance(space, Discrete):
+        if not isinstance(space, Box):
             return action
         return action[: space.size].clip(jnp.asarray(space.low), jnp.asarray(space.high))
 

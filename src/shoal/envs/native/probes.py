@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from ...render import Disc, Scene, Text
-from ...types import Box, Discrete, Space, Spec
+from ...types import Box, Discrete, MultiDiscrete, Space, Spec
 from ..game import CROWD, Game, at_least
 
 
@@ -68,7 +68,7 @@ class Tiny(Game):
 class Quiz(NamedTuple):
     """State of a game that asks each agent a question."""
 
-    cue: Array  # [N,B]
+    cue: Array  # [N,B], or [N,P,B] for the parts of an action
     earned: Array  # [N,B] reward of the last answer
 
 
@@ -99,6 +99,42 @@ class Identity(Tiny):
 
     def observe(self, world: Quiz) -> dict[str, Array]:
         return {"agent": _one_hot(world.cue, self.actions)}
+
+    def reward(self, world: Quiz) -> dict[str, Array]:
+        return {"agent": world.earned}
+
+
+@dataclass(frozen=True)
+class FactoredIdentity(Tiny):
+    """Each agent sees several one-hot cues, answers them with the parts of one action, and earns
+    the share that is right."""
+
+    parts: int = 6
+    """parts of an action, and as many cues"""
+    actions: int = 5
+    """values of each part; the combinations are too many to list"""
+
+    name = "test/factored_identity"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(1, parts=self.parts, actions=self.actions)
+
+    @cached_property
+    def teams(self) -> dict[str, Spec]:
+        return self._team(self.parts * self.actions, MultiDiscrete((self.actions,) * self.parts))
+
+    def start(self, key: Array, games: int) -> Quiz:
+        cue = jax.random.randint(key, (self.n, self.parts, games), 0, self.actions)
+        return Quiz(cue, jnp.zeros((self.n, games)))
+
+    def advance(self, key: Array, world: Quiz, actions: dict[str, Array]) -> Quiz:
+        cue = jax.random.randint(key, world.cue.shape, 0, self.actions)
+        return Quiz(cue, (actions["agent"] == world.cue).mean(1))
+
+    def observe(self, world: Quiz) -> dict[str, Array]:
+        shown = jax.nn.one_hot(world.cue, self.actions, axis=2)
+        return {"agent": shown.reshape(self.n, -1, world.cue.shape[-1])}
 
     def reward(self, world: Quiz) -> dict[str, Array]:
         return {"agent": world.earned}
