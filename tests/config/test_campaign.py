@@ -12,14 +12,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from places import ROOT
 
 from shoal.cli import main
 from shoal.config import campaign as planning
@@ -30,11 +28,6 @@ SIZES = {"steps": 240, "games": 4, "window": 5, "eval-episodes": 3, "evaluations
 WHAT = ["a2c,ppo", "test/identity,matrix/matching_pennies", "--seeds", "2"]
 WORDS = [*WHAT, *(word for name, value in SIZES.items() for word in (f"--{name}", str(value)))]
 RUNS = 8
-CACHE = {  # the compiled programs of all tests, in processes of their own
-    "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "xla"),
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-}
 
 
 class Killed(NamedTuple):
@@ -65,25 +58,22 @@ def table(folder: Path) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     folder = tmp_path_factory.mktemp("campaigns") / "killed"
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in CACHE.items():
-            patch.setenv(name, value)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "shoal", "campaign", *WORDS, "--out", str(folder)]
-        )
-        while len(finished(folder)) < 3:
-            assert process.poll() is None
-            time.sleep(0.02)
-        process.kill()
-        process.wait()
-        time.sleep(0.5)  # its children die with it
-        done = {run: contents(run) for run in finished(folder)}
-        assert len(done) < RUNS and not (folder / tables.TABLE).exists()
-        with contextlib.redirect_stdout(io.StringIO()) as told:
-            assert main.main(["resume", str(folder)]) == 0
-        yield Killed(folder, done, told.getvalue())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "shoal", "campaign", *WORDS, "--out", str(folder)]
+    )
+    while len(finished(folder)) < 3:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    time.sleep(0.5)  # its children die with it
+    done = {run: contents(run) for run in finished(folder)}
+    assert len(done) < RUNS and not (folder / tables.TABLE).exists()
+    with contextlib.redirect_stdout(io.StringIO()) as told:
+        assert main.main(["resume", str(folder)]) == 0
+    return Killed(folder, done, told.getvalue())
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import PAGES, with_pages
+from helpers import PAGES, opened, with_pages
 
 from shoal import algorithms, envs
 from shoal.config import campaign, published
@@ -87,10 +87,11 @@ def test_the_whole_of_papoudakis_is_there() -> None:
 
 def stepped(env: Any, actions: Any) -> tuple[list[Any], np.ndarray]:
     """Views of a game after each of `actions` `[T,N]`, and rewards `[T,N]`."""
-    state, _ = env.reset(jax.random.key(0), 1)
+    state, _ = opened(env, 1)
+    move = jax.jit(env.step)
     seen = []
     for step, action in enumerate(actions):
-        state, views = env.step(jax.random.key(step), state, {"agent": jnp.asarray(action)[None]})
+        state, views = move(jax.random.key(step), state, {"agent": jnp.asarray(action)[None]})
         seen.append(views["agent"])
     return seen, np.array([view.reward[0] for view in seen])
 

@@ -49,7 +49,8 @@ def compose_arguments(
     _check_count(ids, teams, args)
     env = ids[-1]
     algorithm = ids[0] if len(ids) == 2 else ""
-    options, rest = env_options(args)
+    said, rest = env_options(args)
+    options = said
     words.check(env, options)
     names = [*teams.values(), *ids[:-1]]
     words.check_words(word for word in [*names, *args] if not _is_algorithm(word.partition(":")[0]))
@@ -66,7 +67,7 @@ def compose_arguments(
     if self_play:
         teams = _self_play(env, game.teams, algorithm, self_play[-1].partition("=")[2]) | teams
     chosen = {team: (name, {}) for team, name in teams.items()}
-    request = Request(env, algorithm, chosen, {}, options, preset)
+    request = Request(env, algorithm, chosen, {}, said, preset)
     return _with_flags(request, rest, native, game)
 
 

@@ -94,7 +94,8 @@ def choose(request: Request, sides: Collection[str]) -> Choice:
     arguments = {team: argument for team, (_, argument) in read.items()}
     if ALL in names:
         _refuse_alone(names[ALL], request.algorithm)
-    return Choice(names, arguments, presets.sides(names, request.env, request.preset))
+    tuned = presets.sides(names, request.env, request.preset, request.env_options)
+    return Choice(names, arguments, tuned)
 
 
 def _refuse_alone(name: str, word: str) -> None:

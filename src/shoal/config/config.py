@@ -25,7 +25,7 @@ from ..envs.host.match import Hosted
 from ..envs.metrics import checked, declared
 from ..errors import ShoalError, did_you_mean
 from ..options import WHOLE, check_numbers, entry, fill
-from ..types import Clock, Discrete, Share, Spec
+from ..types import Box, Clock, MultiDiscrete, Share, Spec
 from .settings import SHORT, Settings
 from .trust import COMPILED, EVERYTHING, NOTHING, Trust
 
@@ -66,11 +66,31 @@ class Config:
                 f"a cluster trains several seeds, or plays games that run on hosts, and those of"
                 f" {self.env} are compiled: ask for --seeds 5, or for --seeds 7, if one is enough"
             )
+        if s.staleness:
+            self._check_staleness()
         if s.steps < s.games * s.window:
             raise ShoalError(
                 f"{s.steps} steps are too few for one update of {s.games} games x {s.window} steps:"
                 f" ask for at least {s.games * s.window} steps, or lower games or window"
             )
+
+    def _check_staleness(self) -> None:
+        if not self.hosted:
+            raise ShoalError(
+                f"staleness lets games on the host go on while the learner learns, and those of"
+                f" {self.env} are compiled with it: set staleness to 0"
+            )
+        if self.settings.devices > 1:
+            raise ShoalError(
+                f"with staleness one device learns while games go on, not"
+                f" {self.settings.devices!r}: set devices to 1"
+            )
+        for team, algorithm in self.algorithms.items():
+            if not algorithm.bears_staleness:
+                raise ShoalError(
+                    f"{algorithm.name} of team {team!r} must know who played each window: set"
+                    f" staleness to 0"
+                )
 
     def _check_teams(self) -> None:
         check_teams(self.env, self.sides, self.teams)
@@ -130,7 +150,9 @@ class Config:
     def devices(self) -> int:
         """Number of devices that share the games: the most that leave each enough games to learn
         from."""
-        possible = choices(self.settings.games, self.settings.devices)
+        s = self.settings
+        # with staleness one learns: with several devices of a CPU, playing beside learning hung
+        possible = choices(s.games, 1 if s.staleness else s.devices)
         return next((count for count in possible if self._suffices(count)), possible[-1])
 
     def _suffices(self, devices: int) -> bool:
@@ -348,15 +370,17 @@ def _sound(spec: Spec) -> bool:
     """Whether a spec is possible: sizes are counts, agent names differ, sizes are per agent or
     absent."""
     each = (spec.obs_sizes, spec.action_sizes)
+    parts = spec.action.parts if isinstance(spec.action, MultiDiscrete) else ()
     sizes = (
         spec.obs,
         spec.state,
         spec.rivals,
         spec.action.size,
         *spec.pixels,
+        *parts,
         *(size for own in each for size in own),
     )
-    bounds = [] if isinstance(spec.action, Discrete) else [spec.action.low, spec.action.high]
+    bounds = [spec.action.low, spec.action.high] if isinstance(spec.action, Box) else []
     return (
         all(type(size) is int and 0 <= size <= WHOLE for size in sizes)
         # raises if `low` and `high` differ in length

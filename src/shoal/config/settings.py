@@ -52,6 +52,9 @@ class Settings:
     tolerance: int = 100
     """Faults of an environment on the host that training, and each evaluation, bears before the run
     stops."""
+    staleness: int = 0
+    """Updates by which the learner is ahead of what plays an environment on the host: 0, or 1 to
+    play the next window while learning from the last."""
     alone: bool = False
     """Close the one game on the host for each evaluation: for an environment that may exist only
     once per machine."""
@@ -99,6 +102,8 @@ class Settings:
             raise ShoalError(f"patience must be greater than 0, not {self.patience!r}")
         if self.workers < -1:
             raise ShoalError(f"workers must be -1 or a number of processes, not {self.workers!r}")
+        if self.staleness not in (0, 1):
+            raise ShoalError(f"staleness must be 0 or 1, not {self.staleness!r}")
         if self.alone and (self.games > 1 or self.film):
             raise ShoalError("alone needs one game and no film: set games to 1 and film to 0")
         counts = ("devices", "evaluations", "final_episodes", "seed", "tolerance", "save_every")

@@ -1,15 +1,17 @@
 """Tuned settings by algorithm and environment: only values that differ from the defaults, with the
 command and the score.
 
-Ours are in this folder. A plugin brings its own in a `.toml` beside its module: a table named after
-its class, then after its partner: `[Mine."mpe/simple_spread".algorithm]` for an algorithm,
-`[Chase.ppo.settings]` for a game.
+Ours are in this folder. A preset is of an environment's id; each `[[where]]` in it holds what to
+change where the environment has the `options` that it names. A plugin brings its own in a `.toml`
+beside its module: a table named after its class, then after its partner:
+`[Mine."mpe/simple_spread".algorithm]` for an algorithm, `[Chase.ppo.settings]` for a game.
 """
 
 from __future__ import annotations
 
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +22,7 @@ FOLDER = Path(__file__).parent
 NO_PRESET = "--no-preset"
 PRESET = "--preset"  # with a file
 TABLES = ("settings", "algorithm", "env")
+WHERE = "where"
 
 
 def path(algorithm: str, env: str) -> Path:
@@ -27,15 +30,31 @@ def path(algorithm: str, env: str) -> Path:
     return FOLDER / algorithm / f"{env.replace('/', '__').replace(':', '..')}.toml"
 
 
-def load(algorithm: str, env: str) -> dict[str, dict[str, Any]]:
-    """The preset's tables, empty if this pair has none."""
+def load(
+    algorithm: str, env: str, options: Mapping[str, Any] | None = None
+) -> dict[str, dict[str, Any]]:
+    """The preset's tables for an environment with these options, empty if this pair has none."""
     if (algorithm, env) in shipped():
         tables = _read(path(algorithm, env))
     else:
         tables = {}
         if algorithm and env:
             tables = _beside(_algorithm(algorithm), env) or _beside(_game(env), algorithm)
-    return {table: tables.get(table, {}) for table in TABLES}
+    return _fitting(tables, options or {})
+
+
+def _fitting(tables: dict[str, Any], options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The tables, changed by every `where` whose options are all among these."""
+    found = {table: dict(tables.get(table, {})) for table in TABLES}
+    for where in tables.get(WHERE, []):
+        if all(options.get(name) == value for name, value in where.get("options", {}).items()):
+            found = {table: own | where.get(table, {}) for table, own in found.items()}
+    return found
+
+
+def wheres(algorithm: str, env: str) -> list[dict[str, Any]]:
+    """Every `where` in a preset of ours."""
+    return _read(path(algorithm, env)).get(WHERE, [])
 
 
 def _algorithm(name: str) -> type | None:
@@ -87,11 +106,16 @@ class Sides(NamedTuple):
     used: tuple[str, ...]  # algorithms whose presets are used
 
 
-def sides(names: dict[str, str], env: str, wanted: bool | str = True) -> Sides:
+def sides(
+    names: dict[str, str],
+    env: str,
+    wanted: bool | str = True,
+    options: Mapping[str, Any] | None = None,
+) -> Sides:
     """The presets of every team's algorithm on `env`, or a file's; empty unless wanted."""
     if isinstance(wanted, str):
         return _of_file(Path(wanted), names)
-    tables = {team: load(name, env if wanted else "") for team, name in names.items()}
+    tables = {team: load(name, env if wanted else "", options) for team, name in names.items()}
     used = tuple(dict.fromkeys(n for t, n in names.items() if any(tables[t].values())))
     first = next((tables[team] for team, name in names.items() if name in used), load("", ""))
     return Sides(
