@@ -1,7 +1,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
+unexport PYTHONDONTWRITEBYTECODE  # tests start a hundred processes, which would compile it anew
 
-.PHONY: demo test lint check check-wheel bench docs clean
+.PHONY: demo test lint check check-wheel bench bench-peers docs clean
 
 demo: .venv/installed
 	$(BIN)/shoal train coma mpe/simple_spread --steps 2e6 --out runs
@@ -32,6 +33,11 @@ check-wheel:
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/games.py
+
+# beside others' own scripts, from checkouts, with a Python that has what they import:
+# make bench-peers PEERS="--jaxmarl ../JaxMARL --purejaxrl ../purejaxrl --python ../peers/bin/python"
+bench-peers: .venv/installed-dev
+	$(BIN)/python benchmarks/peers.py $(PEERS)
 
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

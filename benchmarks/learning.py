@@ -9,8 +9,9 @@ A run is `shoal train <algorithm> <env> --seed <seed> --devices 1`, with its pre
 greedy episodes on games of their own; for speaker-listener the sum of both agents, for matrix games
 one agent's sum of payoffs, elsewhere one agent's return p. Games of Gymnasium are stepped on the
 host, in the same process (`--workers 0`), and scored by 100 episodes. Seconds are of training
-alone, after compilation. Runs already in `benchmarks/results/learning.json` are not repeated unless
-`--again` is given.
+alone, after compilation; `processor` is the processor time of the whole run, compilation and
+evaluations included, which a busy machine stretches less. Runs already in
+`benchmarks/results/learning.json` are not repeated unless `--again` is given.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -76,6 +78,7 @@ def child(algorithm: str, env: str, options: dict, seed: int, core: int) -> dict
         result = shoal.train(
             *who.pop("ids"), **who, env=options, **settings(env), seed=seed, out=out, quiet=True
         )
+        processor = time.process_time()
         lines = [
             json.loads(line) for line in (result.path / "metrics.jsonl").read_text().splitlines()
         ]
@@ -98,6 +101,7 @@ def child(algorithm: str, env: str, options: dict, seed: int, core: int) -> dict
     return {how: factor * score for how, score in scores.items()} | {
         "steps": result.steps,
         "seconds": result.seconds,
+        "processor": round(processor, 1),
         "random": factor * result.random[team],
         "reached": reached,
         "curve": [[step, round(seconds, 1), round(score, 3)] for step, seconds, score in curve],

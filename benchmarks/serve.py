@@ -26,6 +26,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+from processor import processor
 from websockets.asyncio.client import connect
 
 HTTP_CLIENTS = 64
@@ -102,7 +103,7 @@ async def _steady(place: str, body: bytes, load: Load, seconds: float) -> None:
     await asyncio.gather(*(one(begin + i / RATE) for i in range(int(seconds * RATE))))
 
 
-async def _rates(place: str, seconds: float) -> None:
+async def _rates(place: str, seconds: float, server: int) -> None:
     spec = httpx.get(f"{place}/spec").json()
     agents = [agent for team in spec["teams"].values() for agent in team["agents"]]
     rng = np.random.default_rng(0)
@@ -118,12 +119,18 @@ async def _rates(place: str, seconds: float) -> None:
 
     async def measure(label: str, go: Callable[[Load], Awaitable[Any]]) -> None:
         load = Load(len(agents))
+        spent = processor(server)
         start = time.perf_counter()
         await go(load)
         passed = time.perf_counter() - start
+        cost = 1e3 * (processor(server) - spent) / len(load.seconds)
         p50, p99 = np.quantile(load.seconds, (0.5, 0.99)) * 1e3
         rate = load.decisions / passed
-        print(f"{label}: {rate:,.0f} decisions/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms", flush=True)
+        print(
+            f"{label}: {rate:,.0f} decisions/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms,"
+            f" {cost:.2f} ms of processor time per request",
+            flush=True,
+        )
 
     until = lambda: time.perf_counter() + seconds  # noqa: E731
     await measure(
@@ -158,7 +165,7 @@ def main() -> int:
             found = (re.search(r"http://\S+?:\d+", line) for line in lines)
             place = next((match[0] for match in found if match), "")
             print(f"load of the machine before: {os.getloadavg()[0]:.1f}", flush=True)
-            asyncio.run(_rates(place, given.seconds))
+            asyncio.run(_rates(place, given.seconds, server.pid))
         finally:
             server.terminate()
     return 0

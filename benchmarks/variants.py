@@ -1,4 +1,5 @@
-"""An option beside its absence: curiosity on a corridor, messages where sight is short.
+"""An option beside its absence: curiosity on a corridor, messages where sight is short, learning
+rates that fall, ensembles.
 
     python benchmarks/variants.py            # everything that has not been recorded
     python benchmarks/variants.py corridor   # one study
@@ -51,11 +52,29 @@ TALK = {
     "minibatches": 2,
     "entropy": 0.02,
 }
+RATES: dict[str, dict[str, Any]] = {
+    "falling": {"anneal": True},
+    "kept": {"anneal": False},
+}
+HALF_A_MILLION = {"steps": 500_000}
+SHORT = {"steps": 30_000, "games": 16, "hidden": 32, "warmup": 1000, "epsilon_steps": 15_000}
+ENSEMBLES: dict[str, dict[str, Any]] = {
+    "one net": {},
+    "emax": {"ensemble": 5, "uncertainty": 1.0},
+}
 STUDIES = {
     "corridor": Study("ppo", "test/corridor", WINDOWS, CURIOUS),
     "listener": Study("mappo", "mpe/simple_speaker_listener", TALK, MESSAGES),
     "reference": Study("mappo", "mpe/simple_reference", TALK, MESSAGES),
     "foraging": Study("mappo", "lbf/2s-6x6-2p-2f-coop", TALK, MESSAGES),
+    "rate-ppo": Study("ppo", "mpe/simple_spread", HALF_A_MILLION, RATES),
+    "rate-mappo": Study("mappo", "mpe/simple_spread", HALF_A_MILLION, RATES),
+    "rate-listener": Study("mappo", "mpe/simple_speaker_listener", HALF_A_MILLION, RATES),
+    "rate-foraging": Study("ppo", "lbf/2s-6x6-2p-2f-coop", HALF_A_MILLION, RATES),
+    "rate-qmix": Study("qmix", "mpe/simple_spread", HALF_A_MILLION, RATES),
+    "rate-maddpg": Study("maddpg", "mpe/simple_spread", HALF_A_MILLION, RATES),
+    "climbing": Study("dqn", "matrix/climbing", SHORT, ENSEMBLES),
+    "penalty": Study("dqn", "matrix/penalty", SHORT, ENSEMBLES),
 }
 
 
