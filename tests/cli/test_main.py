@@ -293,8 +293,28 @@ def test_ctrl_c_does_not_interrupt_an_import(
         return import_module(name, package)
 
     monkeypatch.setattr("shoal.cli.main.import_module", interrupted)
-    assert main.main(["list"]) == 130 and imported == [".info"]
+    assert main.main(["list"]) == 130 and imported == [".catalogue"]
     assert capsys.readouterr() == ("", "shoal: stopped\n")
+
+
+def test_ctrl_c_while_the_process_ends_does_not_change_its_exit_code():
+    code = """
+import atexit, time
+from shoal.cli.main import entry
+
+@atexit.register
+def last():
+    print("ending", flush=True)
+    time.sleep(0.5)
+
+entry(["list", "--help"])
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout
+        while run.stdout.readline() != "ending\n":
+            assert run.poll() is None
+        run.send_signal(signal.SIGINT)
+        assert run.wait(60) == 0
 
 
 def test_options_of_a_native_game_may_change_who_plays_in_a_team(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ COMMANDS = {
     "exploit": "exploit:command",
     "report": "report:report",
     "reproduce": "reproduce:reproduce",
-    "list": "info:list_all",
+    "list": "catalogue:list_all",
     "info": "info:info",
     "check-env": "check_env:check_env",
 }
@@ -188,6 +188,7 @@ def entry(argv: Sequence[str] | None = None, handed: Trust | None = None) -> Non
     that is gone."""
     _ready()
     code = main(argv, handed)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command is over: another Ctrl-C is late
     others = set(threading.enumerate()) - {threading.current_thread()}
     if any(not thread.daemon for thread in others) or _cut_off():
         sys.stdout.flush()
