@@ -15,7 +15,7 @@ SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 STEPS = "3200"
 
 
-@pytest.mark.parametrize("script", quick(SCRIPTS, 3), ids=lambda script: script.stem)
+@pytest.mark.parametrize("script", quick(SCRIPTS, 2), ids=lambda script: script.stem)
 def test_a_script_runs(script: Path, tmp_path: Path) -> None:
     words = [sys.executable, str(script), "--steps", STEPS, "--out", str(tmp_path)]
     ran = subprocess.run(words, capture_output=True, text=True, env=os.environ, cwd=tmp_path)

@@ -15,7 +15,10 @@ import shoal
 
 SOURCE = Path(shoal.__file__).parent
 ROOMS = (  # in order
-    ("errors", "options", "types", "peers", "devices", "clusters", "files", "plugins", "source"),
+    (
+        *("errors", "options", "types", "peers", "devices", "clusters", "files", "plugins"),
+        *("source", "access"),
+    ),
     ("zoo",),
     ("render",),
     ("nets",),

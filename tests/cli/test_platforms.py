@@ -8,14 +8,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
 import pytest
 
 TRAIN = (
     "train ppo test/identity --steps 40 --games 2 --window 10 --minibatches 1 --eval-episodes 1"
-    " --evaluations 0"
+    " --evaluations 0 --hidden 4 --layers 1"
 )
-NET = "--hidden 4 --layers 1 --seeds 2 --out"
+SEEDS = ("--seeds", "2", "--out")
+# several commands in one process, each a word
+TOGETHER = (
+    "import sys; from shoal.cli import main; main._ready();"
+    " sys.exit(max(main.main(line.split()) for line in sys.argv[1:]))"
+)
 MAC = "import os; del os.sched_getaffinity, os.sched_setaffinity"
 HOMELESS = """
 import os, pwd
@@ -27,7 +31,12 @@ pwd.getpwuid = nobody
 
 
 def shoal(
-    words: list[str], tmp_path: Path, first: str = "", home: bool = True, **variables: str
+    words: list[str],
+    tmp_path: Path,
+    first: str = "",
+    home: bool = True,
+    by: tuple[str, str] = ("-m", "shoal"),
+    **variables: str,
 ) -> tuple[int, str]:
     """A command in a process in which `first` has happened, as in those that it starts; its code
     and what it said."""
@@ -36,13 +45,12 @@ def shoal(
     about = {
         name: value
         for name, value in os.environ.items()
-        if home or name not in ("HOME", "XDG_CACHE_HOME")
+        if home or name not in ("HOME", "XDG_CACHE_HOME", "JAX_COMPILATION_CACHE_DIR")
     }
-    cache = {"JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)} if home else {}  # type: ignore
     done = subprocess.run(
-        [sys.executable, "-m", "shoal", *words],
+        [sys.executable, *by, *words],
         capture_output=True,
-        env=about | cache | {"PYTHONPATH": paths} | variables,
+        env=about | {"PYTHONPATH": paths} | variables,
         cwd=tmp_path,
         check=False,
     )
@@ -50,7 +58,7 @@ def shoal(
 
 
 def test_the_cores_need_not_be_told(tmp_path: Path) -> None:
-    code, said = shoal([*TRAIN.split(), *NET.split(), str(tmp_path / "runs")], tmp_path, MAC)
+    code, said = shoal([*TRAIN.split(), *SEEDS, str(tmp_path / "runs")], tmp_path, MAC)
     assert code == 0 and "2 of 2 seeds finished" in said, said
 
 
@@ -63,15 +71,10 @@ def test_a_user_needs_no_home(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
 def test_what_stdout_cannot_write_is_left_out(encoding: str, tmp_path: Path) -> None:
-    words = [*TRAIN.split(), "--out", str(tmp_path / "runs"), "--name", "run"]
-    for command in (
-        words,
-        ["evaluate", "runs/run", "--episodes", "1"],
-        ["info", "vdac"],
-        ["list"],
-        [*words, "--help"],
-    ):
-        code, said = shoal(command, tmp_path, PYTHONIOENCODING=encoding)
+    words = [*TRAIN.split(), "--out", "runs", "--name", "run"]
+    more = ["evaluate runs/run --episodes 1", "info vdac", "list", f"{TRAIN} --help"]
+    for command, by in ((words, ("-m", "shoal")), (more, ("-c", TOGETHER))):
+        code, said = shoal(command, tmp_path, by=by, PYTHONIOENCODING=encoding)
         assert code == 0 and "Error" not in said, said
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from places import ROOT
 
 import shoal
 from shoal import files
@@ -19,11 +18,6 @@ from shoal.cli import main
 from shoal.report import reproduction, reproduction_page
 from shoal.store.folder import remove_results
 
-CACHE = {  # the compiled programs of all tests, in processes of their own
-    "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "xla"),
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-}
 SIZES = "--games 4 --window 5 --hidden 4 --layers 1"
 TABLE = f"""
 title = "mine"
@@ -94,8 +88,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     (folder / "mine.toml").write_text(TABLE)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for name, value in CACHE.items():
-            patch.setenv(name, value)
         code, first, err = call("mine.toml", "--tasks", "easy", "--algorithms", "A", "--seeds", "2")
         assert code == 0, err
         code, second, err = call("mine.toml", "--seeds", "1", "--budget", "1.0")

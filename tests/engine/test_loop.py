@@ -22,6 +22,7 @@ from helpers import (
     clock,
     mortal,
     on_devices,
+    opened,
     probe,
     run,
 )
@@ -315,7 +316,7 @@ def test_greedy_evaluation_repeats_where_sampling_differs():
     env = make("test/identity", n=2, length=20)
     algorithm = build("a2c", env, **TINY)
     learner = algorithm.init(np.random.default_rng(0))
-    view = env.reset(jax.random.key(0), 16)[1][TEAM]
+    view = opened(env, 16)[1][TEAM]
     carry = algorithm.carry(learner, 16)
 
     def choose(key):
@@ -326,3 +327,19 @@ def test_greedy_evaluation_repeats_where_sampling_differs():
 
     one, other = jax.jit(choose)(jax.random.key(1)), jax.jit(choose)(jax.random.key(2))
     assert bits(one[0]) == bits(other[0]) and bits(one[1]) != bits(other[1])
+
+
+@pytest.mark.parametrize("name", ["mappo", "qmix", "maddpg"])
+def test_thousands_of_games_learn_in_one_call_that_never_leaves_its_device(name):
+    """As many games as an accelerator would play: nothing goes to the host inside a call."""
+    env = make("test/identity", n=2, length=6)
+    options = TINY | (OFF | {"capacity": 8_192 * 8} if name != "mappo" else {})
+    loop = Loop(env, {TEAM: build(name, env, **options)}, 8_192, 8, 200_000, 1)
+    state = loop.init(0)
+    program = loop.program(2).lower(state).compile()
+    text = program.as_text()
+    assert not [
+        word for word in ("infeed", "outfeed", "send(", "recv(", "callback") if word in text
+    ]
+    state, _ = program(state)
+    assert int(state.steps) == 8_192 * 14  # of 16; after every sixth, one that opens the game anew

@@ -17,8 +17,9 @@ from places import SUPPORT
 from shoal.algorithms import random_policy
 from shoal.engine import evaluate
 from shoal.engine.evaluate import evaluator
-from shoal.engine.host_loop import HostLoop, Stage
+from shoal.engine.host_loop import HostLoop
 from shoal.engine.loop import Loop
+from shoal.engine.stage import Stage
 from shoal.envs import make
 from shoal.envs.host.faults import Fault
 from shoal.envs.native.probes import Identity

@@ -1,9 +1,9 @@
 """What algorithms say of their actions and of the return they expect."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import opened
 
 from shoal import algorithms, envs
 from shoal.algorithms.base import PROBABILITIES
@@ -21,7 +21,7 @@ def thoughts(name, acting=False, **options):
     one = kind(kind.Config(hidden=8, layers=1, **options), GAME.teams[team])
     learner = one.init(np.random.default_rng(0))
     learner = one.acting(learner) if acting else learner
-    _, views = GAME.reset(jax.random.key(0), 2)
+    _, views = opened(GAME, 2)
     legal = views[team].legal.at[:, :, 0].set(False)
     views = {team: views[team]._replace(legal=legal)}
     carries = {team: one.carry(learner, 2)}

@@ -42,7 +42,8 @@ OTHERS = [
     for name in algorithms.ALGORITHMS
     if algorithms.find(name).needs_training
     for torso in ("mlp", "gru")
-    for kind in algorithms.find(name).spaces
+    for kind in (Discrete, Box)
+    if kind in algorithms.find(name).spaces
     for greedy in (True, False)
     if (name, torso, kind, greedy) not in QUICK
 ]
@@ -119,6 +120,26 @@ def test_every_policy_is_equal_in_numpy_and_onnx(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("greedy", [True, False])
+@pytest.mark.parametrize(
+    ("name", "env", "own"),
+    [
+        ("ppo", "test/factored_identity", {}),
+        ("maddpg", SPREAD, {"policies": 2, "torso": "gru"}),
+        ("qmix", SPREAD, {"ensemble": 2, "torso": "gru"}),
+        ("dqn", SPREAD, {"ensemble": 2, "sharing": "own"}),
+    ],
+    ids=["parts", "policies", "ensemble", "own ensemble"],
+)
+def test_parts_and_ensembles_are_equal_in_numpy_and_onnx(
+    name: str, env: str, own: dict[str, Any], greedy: bool, tmp_path: Path
+):
+    player = untrained(name, env, **own)
+    for to in ("numpy", "onnx"):
+        written(player, "agent", to, tmp_path, greedy)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("to", FRAMEWORKS)
 @pytest.mark.parametrize(EVERY, [*QUICK, *OTHERS])
 def test_every_policy_is_equal_in_a_framework(
@@ -173,8 +194,8 @@ class Sorting(PPO):
 
     name = "sorting"
 
-    def context(self, view: View, carry: Any) -> Context:
-        return super().context(view._replace(obs=jnp.sort(view.obs, axis=-1)), carry)
+    def context(self, learner: Any, view: View, carry: Any) -> Context:
+        return super().context(learner, view._replace(obs=jnp.sort(view.obs, axis=-1)), carry)
 
 
 class Looping(PPO):
@@ -182,12 +203,12 @@ class Looping(PPO):
 
     name = "looping"
 
-    def context(self, view: View, carry: Any) -> Context:
+    def context(self, learner: Any, view: View, carry: Any) -> Context:
         def halved(now: tuple[Array, Array]) -> tuple[Array, Array]:
             return now[0] / 2, now[1] + 1
 
         obs, _ = jax.lax.while_loop(lambda now: now[1] < 3, halved, (view.obs, 0))
-        return super().context(view._replace(obs=obs), carry)
+        return super().context(learner, view._replace(obs=obs), carry)
 
 
 def of_a_kind(kind: type[PPO]) -> Program:

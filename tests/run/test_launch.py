@@ -12,7 +12,6 @@ import sys
 import time
 from pathlib import Path
 
-import jax
 import pytest
 
 from shoal.cli.main import main
@@ -26,8 +25,6 @@ RUNS = {
     "qmix": "qmix mpe/simple_spread --warmup 40 --capacity 200 --batch 4 --length 4",
     "maddpg": "maddpg mpe/simple_spread --warmup 40 --capacity 200 --batch 4 --length 4",
 }
-# the compilation cache of the tests, and one core for each of two processes where there is but one
-CACHE = {"JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)}
 several_cores = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
 pytestmark = several_cores
 
@@ -36,7 +33,15 @@ def shoal(words: str, place: Path, start: str = "") -> subprocess.Popen:
     """`shoal` in a process of its own, in the folder `place`."""
     command = [*start.split(), sys.executable, "-m", "shoal", *words.split()]
     with (place / "log").open("a") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, cwd=place, env=os.environ | CACHE)
+        return subprocess.Popen(command, stdout=log, stderr=log, cwd=place)
+
+
+def ended(process: subprocess.Popen, seconds: float = 300) -> int:
+    """Its exit code; one that hangs is ended, with those it started."""
+    try:
+        return process.wait(seconds)
+    finally:
+        process.terminate()
 
 
 def checkpoint(run: Path) -> bytes:
@@ -52,7 +57,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         def __missing__(self, name: str) -> bytes:
             place = tmp_path_factory.mktemp(name)
             process = shoal(f"train {RUNS[name]} {TINY} --out {place}", place)
-            assert process.wait() == 0, (place / "log").read_text()
+            assert ended(process) == 0, (place / "log").read_text()
             self[name] = checkpoint(place / "run")
             return self[name]
 
@@ -66,7 +71,7 @@ def test_two_processes_end_as_two_devices_of_one(
     name: str, alone: dict[str, bytes], tmp_path: Path
 ) -> None:
     process = shoal(f"launch --hosts 2 train {RUNS[name]} {TINY} --out {tmp_path}", tmp_path)
-    assert process.wait() == 0, (tmp_path / "log").read_text()
+    assert ended(process) == 0, (tmp_path / "log").read_text()
     assert checkpoint(tmp_path / "run") == alone[name]
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["reason"] == "finished"
 
@@ -79,17 +84,17 @@ def test_a_lost_process_ends_all_with_a_sentence_and_the_run_goes_on(
     whole = tmp_path / "whole"
     whole.mkdir()
     words = f"train {RUNS['mappo']} {long} --out"
-    assert shoal(f"{words} {whole}", whole).wait() == 0
+    assert ended(shoal(f"{words} {whole}", whole)) == 0
     process = shoal(f"launch --hosts 2 {words} {tmp_path}", tmp_path)
     run = tmp_path / "run"
     _wait_for(lambda: len(list(run.glob("checkpoints/*"))) > 1, process)
     os.kill(_children(process.pid)[1], signal.SIGKILL)
-    assert process.wait(60) != 0
+    assert ended(process, 60) != 0
     told = (tmp_path / "log").read_text()
     assert "a process of the run was lost" in told or "ended by SIGKILL" in told
     assert "resume" in told and "Traceback" not in told
     assert not _children(process.pid)
-    assert shoal(f"launch --hosts 2 resume {run}", tmp_path).wait() == 0
+    assert ended(shoal(f"launch --hosts 2 resume {run}", tmp_path)) == 0
     assert checkpoint(run) == checkpoint(whole / "run")
 
 
@@ -99,14 +104,14 @@ def test_ctrl_c_saves_and_one_process_goes_on(alone: dict[str, bytes], tmp_path:
     whole = tmp_path / "whole"
     whole.mkdir()
     words = f"train {RUNS['mappo']} {long} --out"
-    assert shoal(f"{words} {whole}", whole).wait() == 0
+    assert ended(shoal(f"{words} {whole}", whole)) == 0
     process = shoal(f"launch --hosts 2 {words} {tmp_path}", tmp_path)
     run = tmp_path / "run"
     _wait_for(lambda: len(list(run.glob("checkpoints/*"))) > 1, process)
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
+    assert ended(process, 60) == 130
     assert json.loads((run / "summary.json").read_text())["stopped"] == signal.SIGINT
-    assert shoal(f"resume {run}", tmp_path).wait() == 0
+    assert ended(shoal(f"resume {run}", tmp_path)) == 0
     assert checkpoint(run) == checkpoint(whole / "run")
 
 
@@ -119,7 +124,7 @@ def test_mpirun_starts_the_processes(alone: dict[str, bytes], tmp_path: Path) ->
     process = shoal(
         f"launch --by mpi train {RUNS['mappo']} {TINY} --out {tmp_path}", tmp_path, start
     )
-    assert process.wait() == 0, (tmp_path / "log").read_text()
+    assert ended(process) == 0, (tmp_path / "log").read_text()
     assert checkpoint(tmp_path / "run") == alone["mappo"]
 
 
@@ -127,7 +132,7 @@ def test_mpirun_starts_the_processes(alone: dict[str, bytes], tmp_path: Path) ->
 def test_submitit_starts_the_processes(alone: dict[str, bytes], tmp_path: Path) -> None:
     pytest.importorskip("submitit")
     words = f"launch --hosts 2 --by submitit train {RUNS['mappo']} {TINY} --out {tmp_path}"
-    assert shoal(words, tmp_path).wait() == 0, (tmp_path / "log").read_text()
+    assert ended(shoal(words, tmp_path)) == 0, (tmp_path / "log").read_text()
     assert checkpoint(tmp_path / "run") == alone["mappo"]
 
 
@@ -144,7 +149,7 @@ def test_what_several_processes_cannot_do_is_said_in_one_sentence(
     words: str, sentence: str, tmp_path: Path
 ) -> None:
     process = shoal(f"launch --hosts 2 {words}", tmp_path)
-    assert process.wait(120) == 2
+    assert ended(process, 120) == 2
     told = (tmp_path / "log").read_text()
     assert sentence in told and "Traceback" not in told
 

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from helpers import decided, opened
 
 import shoal
 from shoal import algorithms, envs
@@ -211,11 +212,11 @@ def test_a_player_acts_as_the_evaluator_does(done: trainer.Result):
     """By agent name, one game at a time, against the batched policy on the same views."""
     player = shoal.load(done.path)
     algorithm, learner = player.algorithms["agent"], player.learners["agent"]
-    _, views = player.config.game.reset(jax.random.key(3), 4)
+    _, views = opened(player.config.game, 4, seed=3)
     view = views["agent"]
-    batched = algorithm.act(
-        learner, jax.random.key(0), view, algorithm.carry(learner, 4), player.clock, True
-    ).action
+    carry = algorithm.carry(learner, 4)
+    key = jax.random.key(0)
+    batched = decided(algorithm, learner, key, view, carry, player.clock, True).action
     for game in range(4):
         player.reset()
         actions = player.act({"agent_0": view.obs[game, 0], "agent_1": view.obs[game, 1]})

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
-
-import jax
 
 TINY = (
     "--hidden 8 --layers 1 --games 4 --window 5 --eval-episodes 2 --evaluations 3 --save-every"
@@ -23,9 +20,7 @@ RUNS = {  # on-policy and recurrent, off-policy with everything a replay has
 
 
 def shoal_process(words: str, out: Path) -> subprocess.Popen:
-    """The command line in a process of its own, with the compilation cache and the flags of the
-    tests."""
-    cache = {"JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)}
+    """The command line in a process of its own."""
     with (out / "log").open("a") as log:
         command = [sys.executable, "-m", "shoal", *words.split()]
-        return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | cache)
+        return subprocess.Popen(command, stdout=log, stderr=log)

@@ -23,7 +23,7 @@ from shoal.engine.play import Play, collect
 from shoal.envs import Env, make
 from shoal.learning.memory import Drawn, Replay, Rollout
 from shoal.learning.reduce import AXIS, mean_weights
-from shoal.types import Clock, Share, TrainState, Window
+from shoal.types import Clock, Decision, Share, TrainState, View, Window
 
 POLICY, VALUE, PARALLEL, PATHWISE = (
     tuple(kind.name for kind in family)
@@ -94,6 +94,18 @@ def run(loop: Loop, iterations: int, seed: int = 0) -> tuple[TrainState, Metrics
         return loop.program(iterations)(loop._open_all(learners, key))
 
     return jax.device_get(jax.jit(whole)(jax.random.key(seed)))
+
+
+def opened(env: Env, games: int, seed: int = 0) -> tuple[Any, dict[str, View]]:
+    """`Env.reset` as one program: op by op it is dozens."""
+    return jax.jit(env.reset, static_argnums=1)(jax.random.key(seed), games)
+
+
+def decided(
+    algorithm: Any, learner: Any, key: Array, view: View, carry: Any, now: Clock, greedy: bool
+) -> Decision:
+    """`Algorithm.act` as one program: op by op it is a hundred."""
+    return jax.jit(algorithm.act, static_argnums=5)(learner, key, view, carry, now, greedy)
 
 
 def mortal() -> Env:
@@ -286,9 +298,9 @@ def replayed(
     return algorithm, algorithm.init(np.random.default_rng(0)), state, metrics
 
 
-def traced(name: str, torso: str, sharing: str, env: Env) -> dict:
+def traced(name: str, torso: str, sharing: str, env: Env, **settings: Any) -> dict:
     """Shapes of an iteration's metrics, nothing compiled."""
-    own = OFF if name in REPLAYED else {}
+    own = settings | (OFF if name in REPLAYED else {})
     algorithm = build(name, env, torso=torso, sharing=sharing, last_action=True, **TINY, **own)
     loop = Loop(env, {TEAM: algorithm}, games=4, window=10, steps=1000)
     learners = {TEAM: algorithm.init(np.random.default_rng(0))}

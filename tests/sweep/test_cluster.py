@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
 import pytest
 from nodes import nodes
 
@@ -35,14 +34,6 @@ LONG = (
     " --eval-episodes 2 --steps 60000 --save-every 2000 --devices 1"
 )
 PATIENCE = 300.0  # seconds
-
-
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes compile into the cache of the tests."""
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(jax.config.jax_compilation_cache_dir))  # type: ignore
-    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 
 @pytest.fixture(scope="module")

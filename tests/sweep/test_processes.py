@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -39,14 +38,6 @@ TINY = (
     " --eval-episodes 2 --steps 200"
 )
 PATIENCE = 300.0  # seconds
-
-
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes compile into the cache of the tests."""
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(jax.config.jax_compilation_cache_dir))  # type: ignore
-    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 
 def start(words: str, log: Path) -> subprocess.Popen:
@@ -89,6 +80,7 @@ def logged(run: Path) -> list[dict]:
     ]
 
 
+@pytest.mark.slow
 def test_seeds_stopped_and_killed_end_as_each_alone_to_the_bit(tmp_path: Path) -> None:
     """SIGTERM, resume, kill -9 of the one that watches, resume: the runs are those that nothing
     happened to."""

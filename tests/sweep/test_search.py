@@ -6,7 +6,6 @@ import json
 import tomllib
 from pathlib import Path
 
-import jax
 import pytest
 
 from shoal.cli.main import main
@@ -17,14 +16,6 @@ from shoal.sweep import search
 optuna = pytest.importorskip("optuna")
 SIZES = "--games 4 --window 5 --hidden 4 --layers 1 --evaluations 1 --eval-episodes 2 --steps 100"
 WORDS = ["a2c", "test/identity", *SIZES.split()]
-
-
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes compile into the cache of the tests."""
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(jax.config.jax_compilation_cache_dir))  # type: ignore
-    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 
 def test_a_search_goes_on_and_leaves_a_preset(

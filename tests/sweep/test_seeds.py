@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import pytest
 
 import shoal
@@ -23,14 +22,6 @@ TINY = (
     "a2c test/identity --games 4 --window 5 --hidden 4 --layers 1 --evaluations 0"
     " --eval-episodes 2 --steps 100 --no-anneal"
 )
-
-
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes compile into the cache of the tests."""
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(jax.config.jax_compilation_cache_dir))  # type: ignore
-    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 
 def weights(run: Path) -> bytes:
