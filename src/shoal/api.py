@@ -15,6 +15,7 @@ from .errors import ShoalError
 from .monitor import notebook
 from .monitor.callbacks import Callback
 from .monitor.console import tell
+from .monitor.watch import Watching, named, of_run, watch
 from .options import convert
 from .run.trainer import resume as resume_run
 from .run.trainer import train as train_run
@@ -53,8 +54,10 @@ class Run(Result):
         if is_group(self.path):
             raise ShoalError(f"{self.path} has several runs: film one, shoal watch <run>")
         player = load(self.path, best=best, trust=True)  # this process has trained it
-        path = notebook.place(self.path, episodes, seed, greedy, best)
-        return notebook.filmed(player, path, episodes, seed, greedy)
+        options = Watching(episodes, seed, sampled=not greedy, best=best)
+        path = named(of_run(self.path, best), options, {})
+        watch(player, path, options)
+        return notebook.Film(path)
 
 
 def train(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ShoalError
-from ..types import Discrete, View
+from ..types import Box, View
 from .formats import Run
 from .program import NEXT, Program, own_sizes
 
@@ -132,7 +132,7 @@ def _as_played(program: Program, view: View) -> View:
 
 def _distance(program: Program, name: str, got: np.ndarray, wanted: np.ndarray) -> float:
     """The largest difference of two outputs; refuses one that is too large."""
-    discrete = name == "action" and isinstance(program.policy.spec.action, Discrete)
+    discrete = name == "action" and not isinstance(program.policy.spec.action, Box)
     if got.shape != wanted.shape:
         raise _differs(program, name, f"its shape is {got.shape}, not {wanted.shape}")
     if discrete:

@@ -184,6 +184,7 @@ def _readme(made: Format, program: Program, about: dict[str, Any]) -> str:
     agents = [f"`{agent['name']}` ({agent['obs']} numbers)" for agent in about["agents"]]
     ((kind, space),) = about["action"].items()
     discrete = f"numbers below {space.get('n')}"
+    parts = f"numbers, a part each, below {space.get('parts')}"
     real = f"vectors between {space.get('low')} and {space.get('high')}"
     carried = [f"`{name}`" for name in program.inputs if NEXT + name in program.outputs]
     begun = f"{' and '.join(carried)}: zeros at the first step, then the last `{NEXT}…`.\n\n"
@@ -195,13 +196,13 @@ def _readme(made: Format, program: Program, about: dict[str, Any]) -> str:
         env=about["env"],
         steps=about["steps"],
         agents=", ".join(agents),
-        action=discrete if kind == "Discrete" else real,
+        action={"Discrete": discrete, "MultiDiscrete": parts}.get(kind, real),
         inputs=_table(about["inputs"]),
         outputs=_table(about["outputs"]),
         carry=begun if carried else "",
         decisions=checked.decisions,
         seen=games if checked.played else "random observations",
-        equal=f"All actions were equal{'' if kind == 'Discrete' else f' to {TOLERANCE}'}.",
+        equal=f"All actions were equal{f' to {TOLERANCE}' if kind == 'Box' else ''}.",
     )
 
 

@@ -225,7 +225,8 @@ class Trainer:
             return Loop(*parts)
         if s.cluster != LOCAL:
             return cluster_loop(s.cluster, c, self._halted)
-        return HostLoop(*parts, c.workers, s.patience, s.tolerance, self._halted, self.alone)
+        bounds = (c.workers, s.patience, s.tolerance)
+        return HostLoop(*parts, *bounds, self._halted, self.alone, staleness=s.staleness)
 
     def _halted(self) -> bool:
         return bool(self.stop.signal)
