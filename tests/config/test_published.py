@@ -15,6 +15,7 @@ from helpers import PAGES, opened, with_pages
 from shoal import algorithms, envs
 from shoal.config import campaign, published
 from shoal.config.arguments import env_options
+from shoal.config.campaign_words import split
 from shoal.config.published import Table, Task
 from shoal.config.trust import NOTHING
 from shoal.engine.evaluate import Evaluator
@@ -47,7 +48,7 @@ def own(folder: Path, text: str = OWN) -> Table:
 
 
 def game(one: Task) -> Any:
-    words = campaign.split(one.train)
+    words = split(one.train)
     return envs.make(words[0], **env_options(words[1:])[0])
 
 
