@@ -33,14 +33,14 @@ class DDPGConfig(PathwiseConfig):
     """Continuous actions: deviation of the exploring noise at the start, in units of half the
     range."""
     noise_end: float = 0.05
-    """The same at the end of its schedule."""
+    """That deviation, at the end of its schedule."""
     noise_steps: float = 500_000
     """Environment steps over which it falls."""
     epsilon: float = 0.0
     """Probability of any legal action instead, all along: noise for discrete actions beside
     Gumbel's."""
     temperature: float = 1.0
-    """Discrete actions: of the Gumbel-softmax the actor learns through."""
+    """Discrete actions: temperature of the Gumbel-softmax that the actor learns through."""
     penalty: float = 1e-3
     """Weight of the squared logits (discrete) or of what tanh squashes (continuous): keeps policies
     from saturating."""

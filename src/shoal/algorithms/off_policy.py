@@ -32,7 +32,7 @@ class OffPolicyConfig(NetConfig):
     lr: float = 1e-3
     """Learning rate."""
     activation: Literal["tanh", "relu"] = "relu"
-    """Of the hidden layers."""
+    """Activation of the hidden layers."""
     n_step: int = 1
     """Rewards summed before the target's value."""
     lam: float = 0.0
@@ -56,7 +56,7 @@ class OffPolicyConfig(NetConfig):
     tau: float = 0.005
     """How far target networks move towards the online ones; 1 copies them."""
     target_every: int = 1
-    """Gradient steps between two such moves."""
+    """Gradient steps between two moves of the target networks."""
     priority: float = 0.0
     """Exponent of prioritised replay; 0 draws uniformly."""
     importance: float = 0.4

@@ -33,7 +33,7 @@ class UtilityConfig(NetConfig):
     lr: float = 1e-3
     """Learning rate."""
     activation: Literal["tanh", "relu"] = "relu"
-    """Of the hidden layers."""
+    """Activation of the hidden layers."""
     dueling: bool = False
     """Utilities as a value plus centred advantages."""
     hysteresis: float = 1.0
@@ -42,7 +42,7 @@ class UtilityConfig(NetConfig):
     epsilon: float = 1.0
     """Probability of a random legal action, at the start."""
     epsilon_end: float = 0.05
-    """The same at the end of its schedule."""
+    """That probability, at the end of its schedule."""
     epsilon_steps: float = 200_000
     """Environment steps over which it falls."""
     epsilon_decay: Literal["linear", "exponential"] = "linear"

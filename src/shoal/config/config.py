@@ -151,7 +151,7 @@ class Config:
         """Number of devices that share the games: the most that leave each enough games to learn
         from."""
         s = self.settings
-        # with staleness one learns: with several devices of a CPU, playing beside learning hung
+        # with staleness one device learns: several on a CPU deadlocked while games were played
         possible = choices(s.games, 1 if s.staleness else s.devices)
         return next((count for count in possible if self._suffices(count)), possible[-1])
 

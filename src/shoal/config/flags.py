@@ -178,7 +178,7 @@ def _hint(flag: str, known: Iterable[str]) -> str:
         return f": what other libraries call so is {ours} here"
     elsewhere = [other for other in known if other.rpartition(".")[2] == flag.removeprefix("--")]
     near = elsewhere or difflib.get_close_matches(flag, list(known), 1, cutoff=0.5)
-    return f", did you mean {' or '.join(near)}?" if near else ": --help shows all"
+    return f" (did you mean {' or '.join(near)}?)" if near else ": --help shows all"
 
 
 def _is_flag(token: str) -> bool:

@@ -147,7 +147,7 @@ def swapped() -> spaces.Box:
 
 BAD: dict[str, tuple[Callable[[], Any], str]] = {
     # before anything is played
-    "no possible_agents": (Unannounced, "PettingZoo's environments have possible_agents"),
+    "no possible_agents": (Unannounced, "an environment of PettingZoo has possible_agents"),
     "a method": (
         changed(possible_agents=lambda self: ["a_0"]),
         "a list of all who may ever play, .*a function",

@@ -13,7 +13,7 @@ import numpy as np
 from ..host.match import Broken, MatchStep
 from ..metrics import WON
 from . import rules
-from .metrics import Said
+from .metrics import MetricReader
 from .options import AdapterOptions
 from .spaces import reader, writer
 from .teams import EnvStep, Roster, fates
@@ -62,14 +62,14 @@ class PettingZooMatch:
             None if self.state is None else self.state.size,
         )
         self.teams = self.roster.teams
-        self.said = Said(env, options, self.teams)
-        self.metrics = self.said.names
+        self.metric_reader = MetricReader(env, options, self.teams)
+        self.metrics = self.metric_reader.names
         self.infos: Any = {}  # of the last step
         self.live: set[Any] = set()  # agents that are present and may act
 
     def episode_metrics(self) -> dict[str, float]:
         infos = self.infos if isinstance(self.infos, Mapping) else {}
-        return self.said.read({agent: info for agent, info in infos.items() if info})
+        return self.metric_reader.read({agent: info for agent, info in infos.items() if info})
 
     def render(self) -> np.ndarray:
         return frame(self.env)
