@@ -32,6 +32,8 @@ VERSIONS = {
     "crossplay.json": 1,
     "export.json": 1,
     "tracking.json": 1,
+    "sweep.json": 1,
+    "population.json": 1,
 }
 PLAIN = 1  # version of a config under any other file name
 

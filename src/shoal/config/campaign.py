@@ -117,7 +117,7 @@ class Plan:
     ) -> Plan:
         """Merge with the plan saved in the folder; refuse pairs that differ between the two.
 
-        `otherwise` says what a user may do but choose another folder."""
+        `otherwise` is what a user may do instead of choosing another folder."""
         pairs = {pair.key: pair for pair in before.pairs}
         for pair in self.pairs:
             old = pairs.get(pair.key)

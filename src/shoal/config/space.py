@@ -143,7 +143,7 @@ def load_optuna() -> Any:
 
 
 def distributions(space: Sequence[Dimension]) -> dict[str, Any]:
-    """The space as Optuna says it."""
+    """The space as Optuna's distributions, by option."""
     kinds = load_optuna().distributions
     made: dict[str, Any] = {}
     for one in space:

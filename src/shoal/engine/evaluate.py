@@ -148,9 +148,9 @@ class Evaluator:
             for team, view in play.views.items()
         }
         ended = first & ~tally.over
-        said = measure(self.env, tally.play.game, self.games)
+        measured = measure(self.env, tally.play.game, self.games)
         metrics = {
-            name: jnp.where(ended, value, tally.metrics[name]) for name, value in said.items()
+            name: jnp.where(ended, value, tally.metrics[name]) for name, value in measured.items()
         }
         return Tally(play, key, returns, tally.length + going, over, metrics), actions
 

@@ -85,8 +85,8 @@ def resume(
     runs = members(path, content)
     if all(folder.finished(run, total) for run in runs):
         raise ShoalError(
-            f"{path} is finished: there is nothing to resume (--steps trains its seeds further,"
-            f" --seeds adds others)"
+            f"{path} is finished: there is nothing to resume, but --steps trains its seeds"
+            f" further, and --seeds adds others"
         )
     if further and not quiet:
         tell(resuming.rescaled(max(map(checkpoint.done, runs)), before.steps, total))

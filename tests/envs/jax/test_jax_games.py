@@ -298,7 +298,7 @@ def test_each_overcooked_has_layouts_of_its_own(name, options, wide):
 
 @pytest.mark.parametrize("name", ["overcooked", "overcooked_v2"])
 def test_an_unknown_layout_names_those_there_are(name):
-    with pytest.raises(ShoalError, match="no layout 'crampd_room' .did you mean 'cramped_room'"):
+    with pytest.raises(ShoalError, match=r"no layout 'crampd_room' \(did you mean 'cramped_room'"):
         FOREIGN["jaxmarl"](name, {"layout": "crampd_room"})
 
 
