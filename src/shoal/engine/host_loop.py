@@ -26,7 +26,7 @@ from ..learning.trees import at
 from ..types import Clock, TrainState, View
 from .loop import Loop, Metrics, with_device_axis, without_device_axis
 from .play import decide, windows
-from .played import Beginning, PlayedSteps, PlayedWindow, fresh, strike
+from .played import Beginning, PlayedSteps, PlayedWindow, strike, valid_steps
 from .stage import HostStage, Stage
 
 
@@ -167,7 +167,7 @@ class HostLoop(Loop):
         learn = partial(self.learn, state, played, begun.keys_learn, begun.clock)
         if not self.staleness:
             return learn()
-        done = int(state.steps) + fresh(steps)
+        done = int(state.steps) + valid_steps(steps)
         if done >= self.steps:
             return learn()
         # `learn` takes over the arrays of the state: what plays meanwhile has copies

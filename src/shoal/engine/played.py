@@ -45,7 +45,7 @@ class Beginning(NamedTuple):
     keys_learn: np.ndarray  # [D,teams,…]
 
 
-def fresh(steps: PlayedSteps) -> int:
+def valid_steps(steps: PlayedSteps) -> int:
     """Number of steps that count, as `Window.valid` has them, once broken episodes are struck."""
     return int((~next(iter(steps.streams.values())).first[1:]).sum())
 
