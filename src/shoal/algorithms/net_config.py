@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar, Literal
 
 from ..errors import ShoalError
 from ..nets import curiosity, torsos
+from ..nets.inputs import Kind
 from .base import at_most, fraction, not_negative, positive
 
 
@@ -59,6 +62,10 @@ class NetConfig:
     """What central critics and mixers see: the state as the game gives it, or all observations
     joined; critics also that and the agent's own observation (agent), or this before those of the
     others, none twice (pruned)."""
+    entities: str = ""
+    """Things alike that an observation lists, each kind as first:numbersxcount, such as
+    4:2x3,10:2x2: nets read them nearest first, by the length of their first two numbers; empty
+    keeps the game's order."""
     normalise_obs: bool = False
     """Show nets observations, and the state, in deviations from their running means, clipped at
     10."""
@@ -78,6 +85,7 @@ class NetConfig:
         fraction(self, "gamma", "curiosity_decay")
         not_negative(self, "curiosity_weight", "near")
         convolutions(self.channels)
+        kinds(self.entities)
         _check_near(self)
         if self.curiosity:
             curiosity.find(self.curiosity)
@@ -97,6 +105,20 @@ def numbers(option: str, value: str, example: str) -> tuple[int, ...]:
     if not all(word.strip().isdecimal() and len(word) < 9 for word in words):
         raise ShoalError(f"{option} must be whole numbers such as {example}, not {value!r:.80}")
     return tuple(map(int, words))
+
+
+def kinds(entities: str) -> tuple[Kind, ...]:
+    """Parse what observations list."""
+    words = entities.split(",") if entities else []
+    found = [re.fullmatch(r"\s*(\d{1,8}):([1-9]\d{0,7})x([1-9]\d{0,7})\s*", word) for word in words]
+    places = [Kind(*map(int, match.groups())) for match in found if match]
+    apart = all(a.end <= b.first for a, b in pairwise(sorted(places)))
+    if len(places) < len(words) or not apart:
+        raise ShoalError(
+            "entities must be kinds that do not overlap, each first:numbersxcount, such as"
+            f" 4:2x3,10:2x2, not {entities!r:.80}"
+        )
+    return tuple(places)
 
 
 def _check_near(config: NetConfig) -> None:

@@ -24,6 +24,7 @@ from ..nets.inputs import (
     STATE,
     Context,
     InputPart,
+    Kind,
     as_input,
     heard,
     mean_action,
@@ -34,7 +35,7 @@ from ..nets.mlp import Style
 from ..types import Clock, Spec, View, Window
 from .base import Algorithm, LearnerT, MemoryT, Metrics
 from .curiosity import PART, Drive, Motive
-from .net_config import NetConfig, convolutions, numbers
+from .net_config import NetConfig, convolutions, kinds, numbers
 from .standardiser import Standardiser, Statistics
 
 STATES = ("game", "joined", "agent", "pruned")  # forms of the state that a central critic may see
@@ -69,6 +70,7 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         self._check_state(config)
         if config.state == "joined":
             self.spec = replace(spec, state=spec.n * spec.obs, joined=True)
+        self.entities = self._kinds()
         self.owner = owners(config.sharing, spec)
         self.alike = len(set(self.owner)) < spec.n  # some agents share parameters
         self.told_apart = config.agent_id and self.alike
@@ -164,6 +166,16 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
             )
         return place
 
+    def _kinds(self) -> tuple[Kind, ...]:
+        """The things that observations list, which nets read nearest first."""
+        found = kinds(self.config.entities)
+        if found and (self.spec.pixels or max(kind.end for kind in found) > self.spec.obs):
+            raise ShoalError(
+                f"entities {self.config.entities!r:.80} are not in this game's observations of"
+                f" {self.spec.obs} numbers, counted from 0: change entities"
+            )
+        return found
+
     @property
     def sees_state(self) -> bool:
         return any(STATE in parts for parts in self.inputs.values())
@@ -172,8 +184,8 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
     def joins(self) -> bool:
         """Whether the state is made of the observations, here and not by the game."""
         c = self.config
-        own = not self.stores_joined or c.state == "joined" or c.normalise_obs
-        return own and self.spec.joined and self.sees_state
+        own = not self.stores_joined or c.state == "joined" or c.normalise_obs or c.entities
+        return bool(own) and self.spec.joined and self.sees_state
 
     @property
     def sees_mates(self) -> bool:
@@ -244,6 +256,8 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
 
         An agent truncated alone counts as alive at that instant, as its value there is needed.
         """
+        for kind in self.entities:
+            view = view._replace(obs=kind.nearest_first(view.obs))
         view = self.with_state(view)
         return view._replace(alive=counted(view, self.config.reward)) if self.spec.leaves else view
 

@@ -160,6 +160,34 @@ def _near(context: Context, near: float, position: tuple[int, ...]) -> Array:
     return away <= near**2
 
 
+class Kind(NamedTuple):
+    """Things alike that an observation lists one after another."""
+
+    first: int  # the first number of the first thing
+    numbers: int  # of each thing
+    count: int
+
+    @property
+    def end(self) -> int:
+        """One past the last number of the last thing."""
+        return self.first + self.numbers * self.count
+
+    def nearest_first(self, obs: Array) -> Array:
+        """Observations `[…,F]` with these things in order of the length of their first two numbers.
+
+        Things equally far keep their order.
+        """
+        rows = obs[..., self.first : self.end].reshape(*obs.shape[:-1], self.count, self.numbers)
+        away = jnp.square(rows[..., :2]).sum(-1)
+        ahead = away[..., None, :] < away[..., :, None]
+        tied = (away[..., None, :] == away[..., :, None]) & np.tri(self.count, k=-1, dtype=bool)
+        rank = (ahead | tied).sum(-1)
+        slot = rank[..., None, :] == np.arange(self.count)[:, None]
+        ordered = jnp.where(slot[..., None], rows[..., None, :, :], 0).sum(-2)
+        ordered = ordered.reshape(*obs.shape[:-1], -1)
+        return jnp.concatenate([obs[..., : self.first], ordered, obs[..., self.end :]], -1)
+
+
 def width(parts: tuple[InputPart, ...], spec: Spec) -> int:
     """Total width of all parts."""
     return sum(part.size(spec) for part in parts)
