@@ -66,6 +66,9 @@ class NetConfig:
     """Things alike that an observation lists, each kind as first:numbersxcount, such as
     4:2x3,10:2x2: nets read them nearest first, by the length of their first two numbers; empty
     keeps the game's order."""
+    own_place: str = ""
+    """With entities whose first two numbers are a place on the board: which numbers of the
+    observation are the agent's own place, such as 9,10; nets read the others relative to it."""
     normalise_obs: bool = False
     """Show nets observations, and the state, in deviations from their running means, clipped at
     10."""
@@ -85,7 +88,7 @@ class NetConfig:
         fraction(self, "gamma", "curiosity_decay")
         not_negative(self, "curiosity_weight", "near")
         convolutions(self.channels)
-        kinds(self.entities)
+        _check_own_place(self)
         _check_near(self)
         if self.curiosity:
             curiosity.find(self.curiosity)
@@ -119,6 +122,18 @@ def kinds(entities: str) -> tuple[Kind, ...]:
             f" 4:2x3,10:2x2, not {entities!r:.80}"
         )
     return tuple(places)
+
+
+def _check_own_place(config: NetConfig) -> None:
+    """Refuse a place that is none, or is there for nothing."""
+    found = kinds(config.entities)
+    place = numbers("own_place", config.own_place, "9,10")
+    if place and (len(place) != 2 or not found or min(kind.numbers for kind in found) < 2):
+        raise ShoalError(
+            "own_place is two numbers, such as 9,10, and for entities of two numbers or more, not"
+            f" {config.own_place!r:.80} with entities {config.entities!r:.80}: change own_place or"
+            " entities"
+        )
 
 
 def _check_near(config: NetConfig) -> None:

@@ -71,6 +71,7 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         if config.state == "joined":
             self.spec = replace(spec, state=spec.n * spec.obs, joined=True)
         self.entities = self._kinds()
+        self.own_place = numbers("own_place", config.own_place, "9,10")
         self.owner = owners(config.sharing, spec)
         self.alike = len(set(self.owner)) < spec.n  # some agents share parameters
         self.told_apart = config.agent_id and self.alike
@@ -91,7 +92,7 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
             self.standardiser = Standardiser(
                 spec,
                 self.owner,
-                self._place() if config.near else (),
+                self._distances(),
                 config.normalise_obs,
                 config.normalise_reward,
                 config.reward,
@@ -168,13 +169,21 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
 
     def _kinds(self) -> tuple[Kind, ...]:
         """The things that observations list, which nets read nearest first."""
-        found = kinds(self.config.entities)
-        if found and (self.spec.pixels or max(kind.end for kind in found) > self.spec.obs):
+        c = self.config
+        found = kinds(c.entities)
+        last = [*(kind.end - 1 for kind in found), *numbers("own_place", c.own_place, "9,10")]
+        if found and (self.spec.pixels or max(last) >= self.spec.obs):
+            place = f" and own_place {c.own_place!r:.80}" if c.own_place else ""
             raise ShoalError(
-                f"entities {self.config.entities!r:.80} are not in this game's observations of"
+                f"entities {c.entities!r:.80}{place} are not in this game's observations of"
                 f" {self.spec.obs} numbers, counted from 0: change entities"
             )
         return found
+
+    def _distances(self) -> tuple[int, ...]:
+        """The numbers of an observation that distances are measured by."""
+        near = self._place() if self.config.near else ()
+        return (*near, *self.own_place, *(i for kind in self.entities for i in kind.places))
 
     @property
     def sees_state(self) -> bool:
@@ -257,7 +266,7 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         An agent truncated alone counts as alive at that instant, as its value there is needed.
         """
         for kind in self.entities:
-            view = view._replace(obs=kind.nearest_first(view.obs))
+            view = view._replace(obs=kind.nearest_first(view.obs, self.own_place))
         view = self.with_state(view)
         return view._replace(alive=counted(view, self.config.reward)) if self.spec.leaves else view
 
