@@ -321,9 +321,27 @@ def test_entities_that_are_none_are_refused(entities: str):
         find("ppo").Config(entities=entities)
 
 
-def test_entities_beyond_the_observation_are_refused():
+@pytest.mark.parametrize(
+    "wrong", [{"entities": "1:2x3"}, {"entities": "0:2x2", "own_place": "4,6"}]
+)
+def test_entities_beyond_the_observation_are_refused(wrong: dict[str, str]):
     with pytest.raises(ShoalError, match="observations of 6 numbers"):
-        find("ppo")(find("ppo").Config(entities="1:2x3"), LISTING)
+        find("ppo")(find("ppo").Config(**wrong), LISTING)
+
+
+@pytest.mark.parametrize(("entities", "place"), [("", "4,5"), ("0:1x3", "4,5"), ("0:2x2", "4")])
+def test_a_place_that_is_none_is_refused(entities: str, place: str):
+    with pytest.raises(ShoalError, match="own_place is two numbers"):
+        find("ppo").Config(entities=entities, own_place=place)
+
+
+def test_statistics_leave_places_in_the_games_unit():
+    """Else distances would be of other units."""
+    options = {"entities": "0:2x2", "own_place": "4,5", "normalise_obs": True}
+    algorithm = find("ppo")(find("ppo").Config(**options), LISTING)
+    assert not algorithm.standardiser.numbers.any()
+    plain = find("ppo")(find("ppo").Config(normalise_obs=True), LISTING)
+    assert plain.standardiser.numbers.all()
 
 
 # -- entropy ---------------------------------------------------------------------------------------
