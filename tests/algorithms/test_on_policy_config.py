@@ -32,6 +32,7 @@ from shoal.envs import make
 from shoal.errors import ShoalError
 from shoal.learning.normalise import ReturnNormaliser
 from shoal.learning.trees import at
+from shoal.nets.entities import parse
 from shoal.nets.inputs import ID, OBS, OTHERS_OBS, STATE, Context, gather
 from shoal.types import Box, Discrete, Share, Spec, View
 
@@ -315,29 +316,26 @@ def test_the_order_in_which_a_game_lists_things_alike_is_not_seen(name: str):
         np.testing.assert_array_equal(seen.state, seen.obs.reshape(1, 2, 12))
 
 
-@pytest.mark.parametrize("entities", ["1", "1:2", "1:0x2", "1:2x2,4:1x1", "-1:2x2", "1:2x2,"])
-def test_entities_that_are_none_are_refused(entities: str):
-    with pytest.raises(ShoalError, match="each first:numbersxcount"):
-        find("ppo").Config(entities=entities)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"entities": "1:2x3"}, {"entities": "0:2x2", "own_place": "4,6"}]
-)
-def test_entities_beyond_the_observation_are_refused(wrong: dict[str, str]):
+@pytest.mark.parametrize("entities", ["1:2x3", "0:2x2@4,6"])
+def test_entities_beyond_the_observation_are_refused(entities: str):
     with pytest.raises(ShoalError, match="observations of 6 numbers"):
-        find("ppo")(find("ppo").Config(**wrong), LISTING)
+        find("ppo")(find("ppo").Config(entities=entities), LISTING)
 
 
-@pytest.mark.parametrize(("entities", "place"), [("", "4,5"), ("0:1x3", "4,5"), ("0:2x2", "4")])
-def test_a_place_that_is_none_is_refused(entities: str, place: str):
-    with pytest.raises(ShoalError, match="own_place is two numbers"):
-        find("ppo").Config(entities=entities, own_place=place)
+def test_entities_that_the_game_says():
+    for game in (make("mpe/simple_spread", N=2), make("lbf/8x8-2p-3f")):
+        spec = game.teams[TEAM]
+        told = find("ppo")(find("ppo").Config(entities="game"), spec)
+        assert told.entities == parse(spec.entities) and told.entities.kinds
+    with pytest.raises(ShoalError, match="does not say which things alike"):
+        find("ppo")(find("ppo").Config(entities="game"), LISTING)
+    with pytest.raises(ShoalError, match="each first:numbersxcount"):
+        find("ppo").Config(entities="games")
 
 
 def test_statistics_leave_places_in_the_games_unit():
     """Else distances would be of other units."""
-    options = {"entities": "0:2x2", "own_place": "4,5", "normalise_obs": True}
+    options = {"entities": "0:2x2@4,5", "normalise_obs": True}
     algorithm = find("ppo")(find("ppo").Config(**options), LISTING)
     assert not algorithm.standardiser.numbers.any()
     plain = find("ppo")(find("ppo").Config(normalise_obs=True), LISTING)

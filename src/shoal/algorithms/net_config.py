@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import ClassVar, Literal
 
 from ..errors import ShoalError
-from ..nets import curiosity, torsos
-from ..nets.inputs import Kind
+from ..nets import curiosity, entities, torsos
 from .base import at_most, fraction, not_negative, positive
 
 
@@ -63,12 +60,9 @@ class NetConfig:
     joined; critics also that and the agent's own observation (agent), or this before those of the
     others, none twice (pruned)."""
     entities: str = ""
-    """Things alike that an observation lists, each kind as first:numbersxcount, such as
-    4:2x3,10:2x2: nets read them nearest first, by the length of their first two numbers; empty
-    keeps the game's order."""
-    own_place: str = ""
-    """With entities whose first two numbers are a place on the board: which numbers of the
-    observation are the agent's own place, such as 9,10; nets read the others relative to it."""
+    """Things alike that an observation lists, which nets read nearest first: those that the game
+    says (game), or kinds as first:numbersxcount, such as 4:2x3,10:2x2, with the agent's own place
+    after them if theirs is on the board, such as 0:3x3@9,10; empty keeps the game's order."""
     normalise_obs: bool = False
     """Show nets observations, and the state, in deviations from their running means, clipped at
     10."""
@@ -88,7 +82,8 @@ class NetConfig:
         fraction(self, "gamma", "curiosity_decay")
         not_negative(self, "curiosity_weight", "near")
         convolutions(self.channels)
-        _check_own_place(self)
+        if self.entities != "game":
+            entities.parse(self.entities)
         _check_near(self)
         if self.curiosity:
             curiosity.find(self.curiosity)
@@ -108,32 +103,6 @@ def numbers(option: str, value: str, example: str) -> tuple[int, ...]:
     if not all(word.strip().isdecimal() and len(word) < 9 for word in words):
         raise ShoalError(f"{option} must be whole numbers such as {example}, not {value!r:.80}")
     return tuple(map(int, words))
-
-
-def kinds(entities: str) -> tuple[Kind, ...]:
-    """Parse what observations list."""
-    words = entities.split(",") if entities else []
-    found = [re.fullmatch(r"\s*(\d{1,8}):([1-9]\d{0,7})x([1-9]\d{0,7})\s*", word) for word in words]
-    places = [Kind(*map(int, match.groups())) for match in found if match]
-    apart = all(a.end <= b.first for a, b in pairwise(sorted(places)))
-    if len(places) < len(words) or not apart:
-        raise ShoalError(
-            "entities must be kinds that do not overlap, each first:numbersxcount, such as"
-            f" 4:2x3,10:2x2, not {entities!r:.80}"
-        )
-    return tuple(places)
-
-
-def _check_own_place(config: NetConfig) -> None:
-    """Refuse a place that is none, or is there for nothing."""
-    found = kinds(config.entities)
-    place = numbers("own_place", config.own_place, "9,10")
-    if place and (len(place) != 2 or not found or min(kind.numbers for kind in found) < 2):
-        raise ShoalError(
-            "own_place is two numbers, such as 9,10, and for entities of two numbers or more, not"
-            f" {config.own_place!r:.80} with entities {config.entities!r:.80}: change own_place or"
-            " entities"
-        )
 
 
 def _check_near(config: NetConfig) -> None:

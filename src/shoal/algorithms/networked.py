@@ -15,6 +15,7 @@ from ..learning.returns import counted, left, settle
 from ..learning.trees import at
 from ..nets import torsos
 from ..nets.conv import Cnn, ConvEncoder
+from ..nets.entities import Entities, parse
 from ..nets.inputs import (
     ID,
     LAST_ACTION,
@@ -24,7 +25,6 @@ from ..nets.inputs import (
     STATE,
     Context,
     InputPart,
-    Kind,
     as_input,
     heard,
     mean_action,
@@ -35,7 +35,7 @@ from ..nets.mlp import Style
 from ..types import Clock, Spec, View, Window
 from .base import Algorithm, LearnerT, MemoryT, Metrics
 from .curiosity import PART, Drive, Motive
-from .net_config import NetConfig, convolutions, kinds, numbers
+from .net_config import NetConfig, convolutions, numbers
 from .standardiser import Standardiser, Statistics
 
 STATES = ("game", "joined", "agent", "pruned")  # forms of the state that a central critic may see
@@ -70,8 +70,7 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         self._check_state(config)
         if config.state == "joined":
             self.spec = replace(spec, state=spec.n * spec.obs, joined=True)
-        self.entities = self._kinds()
-        self.own_place = numbers("own_place", config.own_place, "9,10")
+        self.entities = self._entities()
         self.owner = owners(config.sharing, spec)
         self.alike = len(set(self.owner)) < spec.n  # some agents share parameters
         self.told_apart = config.agent_id and self.alike
@@ -167,23 +166,25 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
             )
         return place
 
-    def _kinds(self) -> tuple[Kind, ...]:
-        """The things that observations list, which nets read nearest first."""
-        c = self.config
-        found = kinds(c.entities)
-        last = [*(kind.end - 1 for kind in found), *numbers("own_place", c.own_place, "9,10")]
-        if found and (self.spec.pixels or max(last) >= self.spec.obs):
-            place = f" and own_place {c.own_place!r:.80}" if c.own_place else ""
+    def _entities(self) -> Entities:
+        """The things alike that nets read nearest first."""
+        told = self.config.entities
+        if told == "game" and not self.spec.entities:
             raise ShoalError(
-                f"entities {c.entities!r:.80}{place} are not in this game's observations of"
-                f" {self.spec.obs} numbers, counted from 0: change entities"
+                "this game does not say which things alike its observations list: set entities to"
+                " such as 4:2x3, or to nothing"
+            )
+        found = parse(self.spec.entities if told == "game" else told)
+        if found.last >= self.spec.obs or (found.kinds and self.spec.pixels):
+            raise ShoalError(
+                f"entities {told!r:.80} are not in this game's observations of {self.spec.obs}"
+                " numbers, counted from 0: change entities"
             )
         return found
 
     def _distances(self) -> tuple[int, ...]:
         """The numbers of an observation that distances are measured by."""
-        near = self._place() if self.config.near else ()
-        return (*near, *self.own_place, *(i for kind in self.entities for i in kind.places))
+        return (*(self._place() if self.config.near else ()), *self.entities.places)
 
     @property
     def sees_state(self) -> bool:
@@ -265,8 +266,8 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
 
         An agent truncated alone counts as alive at that instant, as its value there is needed.
         """
-        for kind in self.entities:
-            view = view._replace(obs=kind.nearest_first(view.obs, self.own_place))
+        if self.entities.kinds:
+            view = view._replace(obs=self.entities.nearest_first(view.obs))
         view = self.with_state(view)
         return view._replace(alive=counted(view, self.config.reward)) if self.spec.leaves else view
 

@@ -160,44 +160,6 @@ def _near(context: Context, near: float, position: tuple[int, ...]) -> Array:
     return away <= near**2
 
 
-class Kind(NamedTuple):
-    """Things alike that an observation lists one after another."""
-
-    first: int  # the first number of the first thing
-    numbers: int  # of each thing
-    count: int
-
-    @property
-    def end(self) -> int:
-        """One past the last number of the last thing."""
-        return self.first + self.numbers * self.count
-
-    @property
-    def places(self) -> tuple[int, ...]:
-        """The numbers of an observation that say where these things are."""
-        starts = range(self.first, self.end, self.numbers)
-        return tuple(start + i for start in starts for i in range(min(self.numbers, 2)))
-
-    def nearest_first(self, obs: Array, origin: tuple[int, ...] = ()) -> Array:
-        """Observations `[…,F]` with these things in order of the length of their first two numbers.
-
-        The numbers of `origin`, if it has any, are subtracted from these first. Things equally far
-        keep their order.
-        """
-        rows = obs[..., self.first : self.end].reshape(*obs.shape[:-1], self.count, self.numbers)
-        if origin:
-            here = [obs[..., None, i, None] for i in origin]
-            rows = jnp.concatenate([rows[..., :2] - jnp.concatenate(here, -1), rows[..., 2:]], -1)
-        away = jnp.square(rows[..., :2]).sum(-1)
-        ahead = away[..., None, :] < away[..., :, None]
-        tied = (away[..., None, :] == away[..., :, None]) & np.tri(self.count, k=-1, dtype=bool)
-        rank = (ahead | tied).sum(-1)
-        slot = rank[..., None, :] == np.arange(self.count)[:, None]
-        ordered = jnp.where(slot[..., None], rows[..., None, :, :], 0).sum(-2)
-        ordered = ordered.reshape(*obs.shape[:-1], -1)
-        return jnp.concatenate([obs[..., : self.first], ordered, obs[..., self.end :]], -1)
-
-
 def width(parts: tuple[InputPart, ...], spec: Spec) -> int:
     """Total width of all parts."""
     return sum(part.size(spec) for part in parts)
