@@ -28,12 +28,12 @@ class Kind(NamedTuple):
 
     first: int  # the first number of the first thing
     numbers: int  # of each thing
-    count: int
+    things: int
 
     @property
     def end(self) -> int:
         """One past the last number of the last thing."""
-        return self.first + self.numbers * self.count
+        return self.first + self.numbers * self.things
 
 
 class Entities(NamedTuple):
@@ -64,7 +64,7 @@ class Entities(NamedTuple):
         done = 0
         for kind in self.kinds:
             rows = obs[..., kind.first : kind.end]
-            rows = ordered(self._seen(rows.reshape(*obs.shape[:-1], kind.count, -1), obs))
+            rows = ordered(self._seen(rows.reshape(*obs.shape[:-1], kind.things, -1), obs))
             pieces += [obs[..., done : kind.first], rows.reshape(*obs.shape[:-1], -1)]
             done = kind.end
         return jnp.concatenate([*pieces, obs[..., done:]], -1)
@@ -99,7 +99,7 @@ def parse(entities: str) -> Entities:
     if (
         None in found
         or (at and not own)
-        or any(kind.numbers < 2 or not kind.count for kind in kinds)
+        or any(kind.numbers < 2 or not kind.things for kind in kinds)
         or any(a.end > b.first for a, b in pairwise(kinds))
     ):
         raise ShoalError(
