@@ -24,7 +24,7 @@ RESULTS = Path(__file__).parent / "results" / "search.json"
 EPISODES = 1_000
 GAMES = 4321  # seed of the games that a search is scored on
 SEED = 100
-WATCHED = ["--devices", "1", "--evaluations", "10", "--eval-episodes", "200", "--quiet"]
+WATCHED = ["--devices", "1", "--evaluations", "10", "--eval-episodes", "200"]
 
 
 def trial(words: list[str]) -> dict:
