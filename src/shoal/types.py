@@ -121,6 +121,8 @@ class Spec:
     joined: bool = False
     # an agent may be truncated alone, while others play on
     leaves: bool = field(default=False, compare=False)
+    # things alike that an observation lists (`nets/entities.py`), if the game says so
+    entities: str = field(default="", compare=False)
 
     @property
     def n(self) -> int:

@@ -178,7 +178,7 @@ class COMA(OnPolicy[COMAConfig]):
         actor, metrics = self.actor_loss(dist, batch._replace(advantage=advantage))
         entropy = (dist.entropy() * batch.weight).sum()
         metrics |= {"actor_loss": actor, "critic_loss": critic, "entropy": entropy}
-        loss = actor - self.config.entropy * entropy + self.config.value_weight * critic
+        loss = actor - self.entropy_weight(clock) * entropy + self.config.value_weight * critic
         return loss, metrics
 
     def updated(self, learner: Learner) -> Learner:

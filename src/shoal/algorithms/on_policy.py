@@ -324,7 +324,12 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         loss, metrics = self.actor_loss(dist, batch)
         entropy = (dist.entropy() * batch.weight).sum()
         metrics |= {"actor_loss": loss, "entropy": entropy}
-        return loss - self.config.entropy * entropy, features, metrics
+        return loss - self.entropy_weight(clock) * entropy, features, metrics
+
+    def entropy_weight(self, clock: Clock) -> Array:
+        """The entropy bonus's weight at this point of the run."""
+        c = self.config
+        return c.entropy * (1 - c.entropy_decay * jnp.minimum(clock.progress, 1.0))
 
     def critic_losses(
         self, critic: Any, learner: Learner, batch: Batch, features: Array | None = None

@@ -393,4 +393,5 @@ def _sound(spec: Spec) -> bool:
         and max(spec.action_sizes, default=spec.action.size) == spec.action.size
         and (not spec.pixels or (len(spec.pixels) == 3 and math.prod(spec.pixels) == spec.obs))
         and type(spec.joined) is bool
+        and type(spec.entities) is str
     )
