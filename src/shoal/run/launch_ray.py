@@ -72,8 +72,8 @@ def _cores(ray: Any, hosts: int, devices: int) -> int:
     there = sum(size >= cores for size in sizes)
     if there < hosts:
         raise ShoalError(
-            f"{hosts} hosts need a node with a free share of {cores} cores each, and the cluster"
-            f" has {there} of that size: lower --hosts or --devices, or add nodes"
+            f"{hosts} hosts need a node with {cores} core{'s' * (cores > 1)} each, and the cluster"
+            f" has {there}: lower --hosts or --devices, or add nodes"
         )
     return cores
 
