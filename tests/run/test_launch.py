@@ -28,6 +28,8 @@ RUNS = {
     "qmix": "qmix mpe/simple_spread --warmup 40 --capacity 200 --batch 4 --length 4",
     "maddpg": "maddpg mpe/simple_spread --warmup 40 --capacity 200 --batch 4 --length 4",
 }
+# long enough to be stopped while it runs
+LONG = f"train {RUNS['mappo']} {TINY}".replace("400", "40000 --save-every 2000")
 LOOPBACK = ("0100007F", "00000000000000000000000001000000")  # 127.0.0.1, also in IPv6, and ::1
 LISTENING = """
 import os
@@ -87,6 +89,14 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return Made()
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The last checkpoint of a run that was left alone, in one process."""
+    place = tmp_path_factory.mktemp("whole")
+    assert ended(shoal(f"{LONG} --out {place}", place)) == 0, told(place)
+    return checkpoint(place / "run")
+
+
 @pytest.mark.parametrize(
     "name", ["mappo", *(pytest.param(n, marks=pytest.mark.slow) for n in ("qmix", "maddpg"))]
 )
@@ -100,42 +110,33 @@ def test_two_processes_end_as_two_devices_of_one(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
 def test_a_lost_process_ends_all_with_a_sentence_and_the_run_goes_on(
-    alone: dict[str, bytes], tmp_path: Path
+    rank: int, whole: bytes, tmp_path: Path
 ) -> None:
-    long = TINY.replace("--steps 400", "--steps 40000 --save-every 2000 --keep 2")
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    words = f"train {RUNS['mappo']} {long} --out"
-    assert ended(shoal(f"{words} {whole}", whole)) == 0
-    process = shoal(f"launch --hosts 2 {words} {tmp_path}", tmp_path)
+    process = shoal(f"launch --hosts 2 {LONG} --out {tmp_path}", tmp_path)
     run = tmp_path / "run"
     _wait_for(lambda: len(list(run.glob("checkpoints/*"))) > 1, process)
-    os.kill(_children(process.pid)[1], signal.SIGKILL)
+    os.kill(_children(process.pid)[rank], signal.SIGKILL)
     assert ended(process, 60) != 0
     said = told(tmp_path)
     assert "a process of the run was lost" in said or "ended by SIGKILL" in said
     assert "resume" in said and "Traceback" not in said
     assert not _children(process.pid)
     assert ended(shoal(f"launch --hosts 2 resume {run}", tmp_path)) == 0
-    assert checkpoint(run) == checkpoint(whole / "run")
+    assert checkpoint(run) == whole
 
 
 @pytest.mark.slow
-def test_ctrl_c_saves_and_one_process_goes_on(alone: dict[str, bytes], tmp_path: Path) -> None:
-    long = TINY.replace("--steps 400", "--steps 40000 --save-every 2000")
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    words = f"train {RUNS['mappo']} {long} --out"
-    assert ended(shoal(f"{words} {whole}", whole)) == 0
-    process = shoal(f"launch --hosts 2 {words} {tmp_path}", tmp_path)
+def test_ctrl_c_saves_and_one_process_goes_on(whole: bytes, tmp_path: Path) -> None:
+    process = shoal(f"launch --hosts 2 {LONG} --out {tmp_path}", tmp_path)
     run = tmp_path / "run"
     _wait_for(lambda: len(list(run.glob("checkpoints/*"))) > 1, process)
     process.send_signal(signal.SIGINT)
     assert ended(process, 60) == 130
     assert json.loads((run / "summary.json").read_text())["stopped"] == signal.SIGINT
     assert ended(shoal(f"resume {run}", tmp_path)) == 0
-    assert checkpoint(run) == checkpoint(whole / "run")
+    assert checkpoint(run) == whole
 
 
 @pytest.mark.slow

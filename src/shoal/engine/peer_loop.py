@@ -96,15 +96,15 @@ def follow() -> int:
         if verb == "make":
             loop = _made(rest)
         elif verb == "init":
-            state = loop.init(int(rest))
+            state = _together(loop.init, int(rest))
         elif verb == "restore":
-            state = _restored(loop, loop.template(0))
+            state = _together(_restored, loop, loop.template(0))
         elif verb == "compile":
             program = loop.compile(state, int(rest))
         elif verb == "call":
-            state, _ = jax.block_until_ready(program(state))
+            state, _ = _together(program, state)
         elif verb == "fetch":
-            _fetched(state, rest.split())
+            _together(_fetched, state, rest.split())
     return 0
 
 

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,10 +36,10 @@ def local(hosts: int, words: list[str]) -> int:
     the exit code of the first."""
     address = f"127.0.0.1:{free_port()}"
     with contextlib.ExitStack() as stack:
-        children: list[subprocess.Popen] = []
+        children: list[LocalProcess] = []
         stack.callback(_end, children)
         for rank, cores in enumerate(shares(hosts)):
-            children.append(_start(words, cores, variables(address, hosts, rank)))
+            children.append(LocalProcess(words, cores, variables(address, hosts, rank), not rank))
         return watched(children, f"shoal launch --hosts {hosts}")
 
 
@@ -47,14 +48,49 @@ def variables(address: str, count: int, rank: int) -> dict[str, str]:
     return {METHOD: "jax", ADDRESS: address, COUNT: str(count), RANK: str(rank)}
 
 
-def _start(words: list[str], cores: list[int], told: dict[str, str]) -> subprocess.Popen:
+class LocalProcess:
+    """One of several processes of this machine; only the first shows what it prints."""
+
+    def __init__(self, words: list[str], cores: list[int], told: dict[str, str], shown: bool):
+        self.output = -1 if shown else unnamed_file()
+        self.popen = child(words, cores, os.environ | told, None if shown else self.output)
+        self.poll = self.popen.poll
+        self.send_signal = self.popen.send_signal
+
+    def said(self) -> str:
+        return read_from(self.output, 0).decode(errors="replace") if self.output >= 0 else ""
+
+
+def child(
+    words: list[str],
+    cores: list[int],
+    variables: dict[str, str],
+    output: int | None,
+    folder: str | None = None,
+) -> subprocess.Popen:
+    """Start a process of a run, which ends with this one."""
     about = json.dumps({"parent": os.getpid(), "cores": cores})
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "shoal.cli.child", about, *words],
-        env=os.environ | told,
+        env=variables,
         stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
         start_new_session=True,  # Ctrl-C reaches us alone, and we hand it on once
+        cwd=folder,
     )
+
+
+def unnamed_file() -> int:
+    """A file that is gone with this process."""
+    handle, name = tempfile.mkstemp()
+    os.unlink(name)
+    return handle
+
+
+def read_from(handle: int, start: int) -> bytes:
+    """What a file has from some byte on."""
+    return os.pread(handle, 1 << 20, start)
 
 
 class Process(Protocol):
@@ -65,6 +101,10 @@ class Process(Protocol):
         ...
 
     def send_signal(self, sig: int) -> None: ...
+
+    def said(self) -> str:
+        """What it printed that was not shown."""
+        ...
 
 
 def watched(processes: Sequence[Process], command: str) -> int:
@@ -86,6 +126,8 @@ def watched(processes: Sequence[Process], command: str) -> int:
     if code is not None and code >= 0:
         return code
     how = processes[ended[0]].poll() or 0
+    if how > 0:  # it has said why
+        print(processes[ended[0]].said(), end="", file=sys.stderr)
     raise ShoalError(
         f"process {ended[0]} of {len(processes)} ended{_how(how)}, and the run with it: go on from"
         f" its newest checkpoint with {command} resume <run>"
@@ -97,11 +139,11 @@ def _how(code: int) -> str:
     return f" by {signal.Signals(-code).name}" if code < 0 else ""
 
 
-def _end(children: list[subprocess.Popen]) -> None:
-    for child in children:
+def _end(children: list[LocalProcess]) -> None:
+    for one in children:
         with contextlib.suppress(OSError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+            os.killpg(one.popen.pid, signal.SIGKILL)
+        one.popen.wait()
 
 
 def submitted(by: str, hosts: int, words: list[str], options: str) -> int:

@@ -6,12 +6,7 @@ A node is sent data only: the words of the command, variables, and the folder it
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,7 +25,7 @@ from ..clusters import (
 )
 from ..devices import usable
 from ..errors import ShoalError
-from .launch import free_port, variables, watched
+from .launch import child, free_port, read_from, unnamed_file, variables, watched
 
 PLACING = 120.0  # seconds for the cluster to find a node for each process
 STARTING = 120.0  # seconds for the processes on the nodes to answer first
@@ -139,24 +134,15 @@ class HostProcess:
     def start(self, words: list[str], folder: str, told: dict[str, str], cores: list[int]) -> None:
         """Start the command; it ends with this actor."""
         own = [core for core, _ in zip(usable(), cores, strict=False)]
-        about = json.dumps({"parent": os.getpid(), "cores": own})
-        self.output, name = tempfile.mkstemp()
-        os.unlink(name)  # it is gone with this process
-        self.popen = subprocess.Popen(
-            [sys.executable, "-P", "-m", "shoal.cli.child", about, *words],
-            env=child_variables(told),
-            stdin=subprocess.DEVNULL,
-            stdout=self.output,
-            stderr=self.output,
-            start_new_session=True,
-            cwd=folder if Path(folder).is_dir() else None,
-        )
+        here = folder if Path(folder).is_dir() else None
+        self.output = unnamed_file()
+        self.popen = child(words, own, child_variables(told), self.output, here)
         self.read = 0
 
     def look(self) -> tuple[str, int | None]:
         """What it has printed since the last look, and its exit code, once it has ended."""
         code = self.popen.poll()
-        new = os.pread(self.output, 1 << 20, self.read)
+        new = read_from(self.output, self.read)
         self.read += len(new)
         return new.decode(errors="replace"), code
 
@@ -180,10 +166,11 @@ class NodeProcess:
         self.code: int | None = None
         self.pending: Any = None
         self.asked = 0.0
+        self.held = ""  # what was not shown of what it printed
         self.signals: list[int] = []  # still to be sent: not from within a signal handler
 
     def poll(self) -> int | None:
-        """Its exit code; that of a lost node is that of a killed process. Prints what it
+        """Its exit code; that of a lost node is that of a killed process. Shows what the first
         printed."""
         while self.signals and self.code is None:
             self.actor.signal.remote(self.signals.pop(0))
@@ -203,7 +190,10 @@ class NodeProcess:
         elif self.ray.wait([self.pending], timeout=0)[0]:
             printed, self.code = self.ray.get(self.pending)
             self.pending = None
-            print(printed, end="", flush=True)
+            if self.rank:
+                self.held += printed
+            else:
+                print(printed, end="", flush=True)
         elif silent > SILENCE:
             self._lose()
 
@@ -214,6 +204,9 @@ class NodeProcess:
     def send_signal(self, sig: int) -> None:
         """Send a signal, soon."""
         self.signals.append(sig)
+
+    def said(self) -> str:
+        return self.held
 
     def close(self) -> None:
         """End the actor, and with it the process."""
