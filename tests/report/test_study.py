@@ -140,7 +140,7 @@ def test_seeds_in_one_program_say_each_its_own(monkeypatch: pytest.MonkeyPatch) 
     loop = Loop(env, {TEAM: build("a2c", env, **TINY)}, games=4, window=5, steps=1000)
     states = [loop.init(seed) for seed in range(2)]
     both = jax.tree.map(lambda *x: jnp.stack(x), *states)
-    _, metrics = program(loop, 3)(both)
+    _, metrics = program(loop, 3)(both, 1000.0, {})
     assert metrics.own["right"].shape == (2, 3)
     np.testing.assert_allclose(metrics.own["right"], 2 * metrics.returns[TEAM], rtol=1e-6)
     assert (metrics.own["right"][0] != metrics.own["right"][1]).any()
