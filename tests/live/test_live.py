@@ -280,7 +280,7 @@ def test_everything_that_a_run_says_has_its_place(page, serve, tmp_path):
         ("Agents", "agent/agent_0/return"),
         ("Returns", "evaluation/adversary/return"),
     ):
-        page.get_by_role("button", name=tab).click()
+        page.get_by_role("button", name=tab, exact=True).click()
         page.wait_for_selector(f'.card[data-metric="{metric}"] canvas')
     warned = page.locator("#curves .warn").all_inner_texts()
     assert "mine: agent/critic_loss was not a finite number at 1 log points" in warned
