@@ -158,6 +158,10 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         r" possible_agents.*\[\]",
     ),
     "twice": (changed(possible_agents=["a_0", "a_0"]), "possible_agents names 'a_0' twice"),
+    "half a character": (
+        changed(possible_agents=["\udc80", "b"]),
+        "possible_agents names .* no text that a file can hold",
+    ),
     "alike": (changed(possible_agents=["1", 1]), "possible_agents names '1' twice"),
     "a property": (
         changed(observation_space=property(lambda self: Well.space)),
