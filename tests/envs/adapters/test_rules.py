@@ -332,6 +332,7 @@ GOOD: dict[str, Callable[[], Any]] = {
     "numpy's flags": told(lambda env, answer: answer[2].update(a_0=np.bool_(answer[2]["a_0"]))),
     "float masks": masked(1.0, 0.0),
     "no infos": told(lambda env, answer: answer.__setitem__(4, None)),
+    "a state of None": changed(state=lambda self: None),
     "a reward in an array": told(lambda env, answer: answer[1].update(a_0=np.ones(1))),
     "a flag in an array": alone(
         step=lambda self, action: (*Alone.step(self, action)[:3], np.array([False]), {})

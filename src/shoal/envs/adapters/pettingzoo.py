@@ -209,6 +209,8 @@ class ParallelMatch(PettingZooMatch):
 
 def _numbers(state: Any) -> np.ndarray:
     """`[S]` an environment's own state; uint8 images are scaled to [0,1]."""
+    if state is None:  # as float32 it would be NaN
+        raise Broken("it gives None")
     state = np.asarray(state)
     row = state.astype(np.float32).reshape(-1)
     return row / np.float32(255) if state.dtype == np.uint8 else row
