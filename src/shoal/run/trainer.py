@@ -7,7 +7,7 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from ..engine.loop import Loop
 from ..engine.peer_loop import leading
 from ..engine.ray_host import cluster_loop
 from ..envs.host.arena import Alone
-from ..envs.host.watched import Halted, never
+from ..envs.host.watched import POLL, Halted, never
 from ..errors import ShoalError
 from ..files import errors_name
 from ..monitor import curve
@@ -135,9 +135,8 @@ class Trainer:
                 self.console.say(sentence)
             with self.console.waiting("compiling the training program"):
                 self.state = self.loop.restored(saved.state)
-                program = self.loop.compile(
-                    self.state, sizing.iterations(self.config, self._learners())
-                )
+                with self._compiling(self._learners()) as compiled:
+                    program = self._awaited(compiled)
             with (
                 self._failure_recorded(path, steps, saved.about["seconds"]),
                 Log(path, saved.about["logs"], steps, self.config.metrics) as log,
@@ -251,21 +250,33 @@ class Trainer:
 
     def _prepare(self) -> tuple[Any, Episodes]:
         """Make the opening state; return the compiled program and an evaluation before training."""
+        with self.console.waiting("compiling the training program"):
+            self.state = self._started(self.loop.init(self.config.settings.seed))
+            learners = self._learners()
+            with self._compiling(learners) as compiled:
+                before = self._evaluate(learners, 0, self._halted)
+                program = self._awaited(compiled)
+        return program, before
+
+    @contextlib.contextmanager
+    def _compiling(self, learners: dict) -> Iterator[Future]:
+        """Compile the training program in a thread."""
         pool = ThreadPoolExecutor(1)
         try:
-            with self.console.waiting("compiling the training program"):
-                self.state = self._started(self.loop.init(self.config.settings.seed))
-                learners = self._learners()
-                compiled = pool.submit(
-                    self.loop.compile, self.state, sizing.iterations(self.config, learners)
-                )
-                before = self._evaluate(learners, 0, self._halted)
-                program = compiled.result()
+            yield pool.submit(
+                self.loop.compile, self.state, sizing.iterations(self.config, learners)
+            )
         finally:
             pool.shutdown(wait=False)  # do not wait for the compiler
+
+    def _awaited(self, compiled: Future) -> Any:
+        """The compiled program; a run that is to stop does not wait for it, as nothing was trained
+        and nothing is written yet."""
+        while not compiled.done() and not self.stop.signal:
+            wait([compiled], POLL)
         if self.stop.signal:
-            raise KeyboardInterrupt  # nothing was trained, nothing is written
-        return program, before
+            raise KeyboardInterrupt
+        return compiled.result()
 
     def _started(self, state: TrainState) -> TrainState:
         """The opening state with the weights of the run to start from."""
