@@ -7,7 +7,7 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,9 @@ from ..engine.host_loop import HostLoop
 from ..engine.loop import Loop
 from ..engine.peer_loop import leading
 from ..engine.ray_host import cluster_loop
+from ..engine.waiting import awaited
 from ..envs.host.arena import Alone
-from ..envs.host.watched import POLL, Halted, never
+from ..envs.host.watched import Halted, never
 from ..errors import ShoalError
 from ..files import errors_name
 from ..monitor import curve
@@ -270,13 +271,12 @@ class Trainer:
             pool.shutdown(wait=False)  # do not wait for the compiler
 
     def _awaited(self, compiled: Future) -> Any:
-        """The compiled program; a run that is to stop does not wait for it, as nothing was trained
-        and nothing is written yet."""
-        while not compiled.done() and not self.stop.signal:
-            wait([compiled], POLL)
+        """The compiled program, unless the run is to stop: nothing was trained, nothing is
+        written."""
+        program = awaited(compiled, self._halted)
         if self.stop.signal:
             raise KeyboardInterrupt
-        return compiled.result()
+        return program
 
     def _started(self, state: TrainState) -> TrainState:
         """The opening state with the weights of the run to start from."""
