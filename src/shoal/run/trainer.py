@@ -26,7 +26,7 @@ from ..engine.host_loop import HostLoop
 from ..engine.loop import Loop
 from ..engine.peer_loop import leading
 from ..engine.ray_host import cluster_loop
-from ..engine.waiting import awaited
+from ..engine.waiting import awaited, in_thread
 from ..envs.host.arena import Alone
 from ..envs.host.watched import Halted, never
 from ..errors import ShoalError
@@ -252,7 +252,7 @@ class Trainer:
     def _prepare(self) -> tuple[Any, Episodes]:
         """Make the opening state; return the compiled program and an evaluation before training."""
         with self.console.waiting("compiling the training program"):
-            self.state = self._started(self.loop.init(self.config.settings.seed))
+            self.state = self._started(self._opening())
             learners = self._learners()
             with self._compiling(learners) as compiled:
                 before = self._evaluate(learners, 0, self._halted)
@@ -277,6 +277,12 @@ class Trainer:
         if self.stop.signal:
             raise KeyboardInterrupt
         return program
+
+    def _opening(self) -> TrainState:
+        """The state before the first step; only compiled games can be opened in another thread."""
+        compiled = not self.config.hosted and not peers.several()
+        halted = self._halted if compiled else never
+        return in_thread(self.loop.init, self.config.settings.seed, halted=halted)
 
     def _started(self, state: TrainState) -> TrainState:
         """The opening state with the weights of the run to start from."""
