@@ -373,6 +373,38 @@ def test_a_strangers_cluster_is_not_joined(
     assert isinstance(shoal.load(run), Player)
 
 
+@pytest.mark.parametrize(
+    "tables",
+    [
+        "[algorithm]\ntorso = 'sly:make'",
+        "[settings]\ncallbacks = ' sly:make ,'",
+        "[settings]\ntrack = 'sly:make'",
+        "[settings]\ncluster = 'ray://127.0.0.1:9'\nseeds = 2",
+        "[env]\nentry_point = 'sly:make'",
+    ],
+)
+def test_a_strangers_preset_runs_nothing(
+    tables: str, mark: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "preset.toml"
+    file.write_text(tables)
+    words = ["train", "ppo", "gym:CartPole-v1", "--preset", str(file), "--out", str(tmp_path)]
+    refused(words, capsys, "--trust")
+    assert not mark.exists()
+    with pytest.raises(ShoalError, match="--trust"):
+        shoal.train("ppo", "gym:CartPole-v1", preset=str(file), out=str(tmp_path))
+
+
+def test_a_preset_of_ones_own_is_used_when_trusted(
+    mark: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "preset.toml"
+    file.write_text("[algorithm]\ntorso = 'sly:make'")
+    words = ["train", "ppo", "gym:CartPole-v1", "--preset", str(file), "--out", str(tmp_path)]
+    refused([*words, "--trust"], capsys, "sly:make is not a torso")
+    assert mark.exists()
+
+
 def test_processes_trust_only_what_they_are_handed(
     mark: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -47,6 +47,12 @@ class Trust:
                 f"a file names the environment {env!r}, and playing it would run"
                 f" code from there: {ASK}"
             )
+        self.check_options(env, options)
+
+    def check_options(self, env: str, options: dict[str, Any]) -> None:
+        """Refuse options of an environment that may lead to other code."""
+        if self.everything or env in self.named:
+            return
         for option, value in options.items():
             if option not in ADAPTERS_OWN and not _plain(option, value):
                 raise ShoalError(
