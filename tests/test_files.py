@@ -170,3 +170,10 @@ def test_a_newer_checkpoint_is_not_passed_over_for_an_older_one(here: Path) -> N
     with pytest.raises(files.Newer):
         shoal.resume(here / "cut", quiet=True)
     assert newest.is_dir()
+
+
+def test_half_a_character_in_a_file_is_refused(tmp_path: Path) -> None:
+    """It could be read, and then neither written to a table nor shown."""
+    (tmp_path / "config.json").write_text('{"env": "\\udc80"}')
+    with pytest.raises(ShoalError, match=r"it has no readable config\.json"):
+        files.read_json(tmp_path / "config.json", "a run")

@@ -230,6 +230,7 @@ class Config:
         else."""
         trust.check(entry(plain, "env", str), entry(plain, "options", dict))
         trust.check_parts(plain)
+        trust.check_place(plain)
         return cls._read(plain, trust)
 
     @classmethod

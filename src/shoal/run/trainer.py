@@ -7,20 +7,22 @@ import contextlib
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from .. import peers
 from ..config.config import Config
 from ..config.trust import NOTHING, Trust
 from ..engine import sizing
 from ..engine.episodes import Episodes
 from ..engine.loop import Loop
+from ..engine.waiting import awaited, in_thread
 from ..envs.host.arena import Alone
-from ..envs.host.watched import Halted
+from ..envs.host.watched import Halted, never
 from ..errors import ShoalError
 from ..files import errors_name
 from ..monitor import curve
@@ -130,9 +132,8 @@ class Trainer:
                 self.console.say(sentence)
             with self.console.waiting("compiling the training program"):
                 self.state = self.loop.restored(saved.state)
-                program = self.loop.compile(
-                    self.state, sizing.iterations(self.config, self._learners())
-                )
+                with self._compiling(self._learners()) as compiled:
+                    program = self._awaited(compiled)
             with (
                 self._failure_recorded(path, steps, saved.about["seconds"]),
                 Log(path, saved.about["logs"], steps, self.config.metrics) as log,
@@ -226,21 +227,38 @@ class Trainer:
 
     def _prepare(self) -> tuple[Any, Episodes]:
         """Make the opening state; return the compiled program and an evaluation before training."""
+        with self.console.waiting("compiling the training program"):
+            self.state = self._started(self._opening())
+            learners = self._learners()
+            with self._compiling(learners) as compiled:
+                before = self.evaluations.policies(learners, 0, self._halted)
+                program = self._awaited(compiled)
+        return program, before
+
+    @contextlib.contextmanager
+    def _compiling(self, learners: dict) -> Iterator[Future]:
+        """Compile the training program in a thread."""
         pool = ThreadPoolExecutor(1)
         try:
-            with self.console.waiting("compiling the training program"):
-                self.state = self._started(self.loop.init(self.config.settings.seed))
-                learners = self._learners()
-                compiled = pool.submit(
-                    self.loop.compile, self.state, sizing.iterations(self.config, learners)
-                )
-                before = self.evaluations.policies(learners, 0, self._halted)
-                program = compiled.result()
+            yield pool.submit(
+                self.loop.compile, self.state, sizing.iterations(self.config, learners)
+            )
         finally:
             pool.shutdown(wait=False)  # do not wait for the compiler
+
+    def _awaited(self, compiled: Future) -> Any:
+        """The compiled program, unless the run is to stop: nothing was trained, nothing is
+        written."""
+        program = awaited(compiled, self._halted)
         if self.stop.signal:
-            raise KeyboardInterrupt  # nothing was trained, nothing is written
-        return program, before
+            raise KeyboardInterrupt
+        return program
+
+    def _opening(self) -> TrainState:
+        """The state before the first step; only compiled games can be opened in another thread."""
+        compiled = not self.config.hosted and not peers.several()
+        halted = self._halted if compiled else never
+        return in_thread(self.loop.init, self.config.settings.seed, halted=halted)
 
     def _started(self, state: TrainState) -> TrainState:
         """The opening state with the weights of the run to start from."""
