@@ -351,9 +351,9 @@ def test_what_cannot_be_exported_is_said_in_a_sentence(
         assert main(["export", *words]) == 2
         return capsys.readouterr().err
 
-    assert "no format 'onx', did you mean 'onnx'?" in specs(str(saved), "--to", "onx")
+    assert "no format 'onx' (did you mean 'onnx'?)" in specs(str(saved), "--to", "onx")
     assert "say which run to export" in specs()
-    assert "has no team 'agnt', did you mean 'agent'?" in specs(str(saved), "--team", "agnt")
+    assert "has no team 'agnt' (did you mean 'agent'?)" in specs(str(saved), "--team", "agnt")
     (tmp_path / "mine").mkdir()
     assert "is no export: choose" in specs(str(saved), "--out", str(tmp_path / "mine"))
     monkeypatch.setitem(sys.modules, "onnx", None)

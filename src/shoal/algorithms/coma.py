@@ -51,7 +51,7 @@ class COMAConfig(OnPolicyConfig):
     epsilon: float = 0.1
     """Probability spread evenly over the legal actions, at the start."""
     epsilon_end: float = 0.01
-    """The same at the end of its schedule."""
+    """That probability, at the end of its schedule."""
     epsilon_steps: float = 500_000
     """Environment steps over which it falls."""
 

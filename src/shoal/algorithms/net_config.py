@@ -44,7 +44,7 @@ class NetConfig:
     layers: int = 2
     """Hidden layers."""
     activation: Literal["tanh", "relu"] = "tanh"
-    """Of the hidden layers."""
+    """Activation of the hidden layers."""
     layer_norm: bool = False
     """Standardise the features after each hidden layer."""
     channels: str = "16,32"

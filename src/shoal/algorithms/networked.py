@@ -143,7 +143,7 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
                 " all observations joined: set state to agent"
             )
 
-    def whole(self, parts: tuple[InputPart, ...]) -> tuple[InputPart, ...]:
+    def critic_inputs(self, parts: tuple[InputPart, ...]) -> tuple[InputPart, ...]:
         """Inputs of a critic, with the state as the config says; none twice."""
         others = (OTHERS_OBS,) if self.spec.n > 1 else ()
         forms = {"agent": (STATE, OBS), "pruned": (OBS, *others)}

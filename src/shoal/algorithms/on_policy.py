@@ -58,7 +58,7 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         central = STATE in self.critic_sees
         # with one state for all and own rewards, the critic needs agents' ids to tell them apart
         needed = self.alike and own and central
-        sees = self.whole(self.critic_sees)
+        sees = self.critic_inputs(self.critic_sees)
         own_value = needed or (self.told_apart and (own or OBS in sees))
         self.inputs["critic"] = tuple(part for part in sees if part is not ID or own_value)
         if OBS in self.critic_sees and not central:

@@ -30,7 +30,7 @@ class OnPolicyConfig(WindowedConfig):
     """With normalise_value: whenever those statistics change, rescale the critic's last layer so
     that it predicts the same returns as before (PopArt)."""
     value_loss: Literal["squared", "huber"] = "squared"
-    """Of the critic: half its squared error, or Huber's, which is linear beyond huber_delta."""
+    """The critic's loss: half its squared error, or Huber's, which is linear beyond huber_delta."""
     huber_delta: float = 10.0
     """Size of an error, in the critic's unit, beyond which Huber's loss is linear."""
     value_weight: float = 1.0
