@@ -2,8 +2,10 @@
 
 1,000 runs of 10 MB of metrics each (one file, hard-linked), 200 clients that listen to events and
 read pages, and 24 hours of metrics of one run, a line a second, written within the length of the
-test. Prints JSON: seconds to the first answer, quantiles of answers, processor time of the server
-for each, with its looks at the folder, memory, errors.
+test. Before them a browser, where there is Chromium, opens the page of the fresh server alone.
+About two minutes. Prints JSON: seconds until the browser paints first, shows the table and draws
+curves; seconds to the first answer, quantiles of answers, processor time of the server for each,
+with its looks at the folder, memory, errors, and how much of the day was read.
 """
 
 from __future__ import annotations
@@ -109,6 +111,42 @@ async def client(
     return heard
 
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+QUIET = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
+PAINTED = """() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime"""
+
+
+def painted(address: str) -> dict[str, Any]:
+    """Seconds from asking for the page until a browser shows it; empty without one."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        return {}
+    if CHROMIUM is None:
+        return {}
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
+        page = browser.new_page()
+        page.set_default_timeout(PATIENCE * 1e3)
+        page.goto("about:blank")  # the browser itself has started
+        began = time.monotonic()
+        page.goto(address, wait_until="commit")
+        page.wait_for_selector("tr[data-slug]")
+        table = time.monotonic() - began
+        page.wait_for_selector(".card canvas")
+        curves = time.monotonic() - began
+        page.wait_for_function("() => shoalCharts.data.size === shoalCharts.runs.length")
+        told = {
+            "first_paint_seconds": round(page.evaluate(PAINTED) / 1e3, 3),
+            "table_shown_seconds": round(table, 3),
+            "first_curve_seconds": round(curves, 2),
+            "all_curves_seconds": round(time.monotonic() - began, 2),
+            "curves_of_runs": page.evaluate("() => shoalCharts.runs.length"),
+        }
+        browser.close()
+    return {"browser": told}
+
+
 def memory(pid: int) -> float:
     """Megabytes that a process holds."""
     told = Path(f"/proc/{pid}/status").read_text()
@@ -118,6 +156,7 @@ def memory(pid: int) -> float:
 async def load(address: str, pid: int, going: Path, options: Any) -> dict[str, Any]:
     """All clients at once while the day is written."""
     async with httpx.AsyncClient(timeout=PATIENCE, verify=False) as one:
+        (going / folder.METRICS).touch()  # what is kept of earlier answers is out of date
         began = time.monotonic()
         spent = processor(pid)
         page = (await one.get(address)).text
@@ -137,11 +176,17 @@ async def load(address: str, pid: int, going: Path, options: Any) -> dict[str, A
         write_a_day(going, options.seconds, options.day), *everybody
     )
     spent = processor(pid) - spent
+    async with httpx.AsyncClient(timeout=PATIENCE, verify=False) as one:
+        await asyncio.sleep(2.0)  # the folder is looked at every second
+        day = (await one.get(f"{address}data/{slugs[0]}?metric=agent/return")).json()
+    steps = day["series"]["agent/return"]["step"]
     return {
         "runs": options.runs + 1,
         "megabytes_each": options.megabytes,
         "clients": options.clients,
         "lines_written": written,
+        "share_of_the_day_read": round(steps[-1] / written, 3),
+        "points_of_the_day": len(steps),
         "first_answer_seconds": round(first, 3),
         "first_answer_processor_seconds": round(first_spent, 3),
         "twenty_runs_read_seconds": round(twenty, 2),
@@ -182,8 +227,9 @@ def main() -> None:
                 except httpx.HTTPError:
                     time.sleep(0.05)
             ready = time.monotonic() - began
+            seen = painted(address)
             told = asyncio.run(load(address, server.pid, going, options))
-            print(json.dumps({"start_seconds": round(ready, 2)} | told, indent=1))
+            print(json.dumps({"start_seconds": round(ready, 2)} | seen | told, indent=1))
         finally:
             server.terminate()
             server.wait(20)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import re
@@ -42,6 +43,7 @@ class Load:
         self.agents = agents
         self.decisions = 0
         self.seconds: list[float] = []
+        self.late: list[float] = []  # seconds between when a request was due and when it was sent
 
     def count(self, games: int, start: float) -> None:
         self.decisions += games * self.agents
@@ -89,18 +91,26 @@ async def _socket(place: str, body: str, load: Load, until: float) -> None:
 
 
 async def _steady(place: str, body: bytes, load: Load, seconds: float) -> None:
-    """Open-loop: a request is timed from when it was due."""
+    """Open-loop: a request is sent when it is due, and timed from then, whoever still waits.
+
+    Tasks are made one by one: to make all of them first would delay the first hundredth of the
+    requests, and so the quantile that is asked for."""
     free = [await Connection(place, body).open() for _ in range(HTTP_CLIENTS)]
-    begin = time.perf_counter()
 
     async def one(due: float) -> None:
-        await asyncio.sleep(max(due - time.perf_counter(), 0.0))
+        load.late.append(time.perf_counter() - due)
         connection = free.pop() if free else await Connection(place, body).open()
         await connection.ask()
         free.append(connection)
         load.count(1, due)
 
-    await asyncio.gather(*(one(begin + i / RATE) for i in range(int(seconds * RATE))))
+    begin = time.perf_counter() + 0.1
+    asked: list[asyncio.Task[None]] = []
+    for i in range(int(seconds * RATE)):
+        due = begin + i / RATE
+        await asyncio.sleep(max(due - time.perf_counter(), 0.0))
+        asked.append(asyncio.create_task(one(due)))
+    await asyncio.gather(*asked)
 
 
 async def _rates(place: str, seconds: float, server: int) -> None:
@@ -126,9 +136,10 @@ async def _rates(place: str, seconds: float, server: int) -> None:
         cost = 1e3 * (processor(server) - spent) / len(load.seconds)
         p50, p99 = np.quantile(load.seconds, (0.5, 0.99)) * 1e3
         rate = load.decisions / passed
+        late = f", sent up to {1e3 * max(load.late):.1f} ms late" if load.late else ""
         print(
             f"{label}: {rate:,.0f} decisions/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms,"
-            f" {cost:.2f} ms of processor time per request",
+            f" {cost:.2f} ms of processor time per request{late}",
             flush=True,
         )
 
@@ -165,6 +176,7 @@ def main() -> int:
             found = (re.search(r"http://\S+?:\d+", line) for line in lines)
             place = next((match[0] for match in found if match), "")
             print(f"load of the machine before: {os.getloadavg()[0]:.1f}", flush=True)
+            gc.freeze()  # the client's own pauses are not the server's
             asyncio.run(_rates(place, given.seconds, server.pid))
         finally:
             server.terminate()

@@ -53,7 +53,7 @@ RUNS = {
     "nonmonotonic": Run("qtran matrix/nonmonotonic", "the game that VDN and QMIX cannot represent"),
     "spread": Run("maa2c mpe/simple_spread", "three agents cover three landmarks"),
     "speaker-listener": Run(
-        "mappo mpe/simple_speaker_listener --steps 1e6", "one sees the goal, the other moves"
+        "mappo mpe/simple_speaker_listener", "one sees the goal, the other moves"
     ),
     "tag": Run(
         "--team adversary=maddpg --team agent=maddpg mpe/simple_tag --steps 4e5",
@@ -66,12 +66,12 @@ RUNS = {
         "two foragers who must gather together",
     ),
     "spread-gru": Run(
-        "maa2c mpe/simple_spread --torso gru --hidden 32 --steps 2e6",
+        "mappo mpe/simple_spread --torso gru --hidden 32 --steps 4e6",
         "three agents cover three landmarks, with a memory",
     ),
     "reference": Run(f"mappo mpe/simple_reference {REFERENCE}", "each tells the other its goal"),
     "spread-continuous": Run(
-        "maddpg mpe/simple_spread --env.continuous-actions --steps 6e5",
+        "maddpg mpe/simple_spread --env.continuous-actions --steps 2e6",
         "three agents cover three landmarks, with real actions",
     ),
     "connect-four": Run(

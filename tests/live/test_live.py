@@ -9,15 +9,18 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 from run_folders import TEAMS, lines, write_run
 
+import shoal
 from shoal.config.config import Config
 from shoal.live.export import export
 from shoal.live.guard import Rules
 from shoal.live.index import Index
 from shoal.live.server import make, server_of
 from shoal.monitor import film, replay
+from shoal.render import video
 from shoal.store import folder
 from shoal.store.player import Player
 
@@ -231,6 +234,65 @@ def test_it_follows_a_run_while_it_trains(page, serve, tmp_path):
         finally:
             training.terminate()
     assert "stopped" in json.loads((tmp_path / "mine" / folder.SUMMARY).read_text())["reason"]
+
+
+def test_a_run_is_evaluated_and_resumed_from_its_page(page, serve, tmp_path):
+    options = {"steps": 400, "games": 4, "window": 25, "evaluations": 0, "eval_episodes": 2}
+    shoal.train("ippo", "mpe/simple_tag", out=str(tmp_path), name="mine", quiet=True, **options)
+    summary = tmp_path / "mine" / folder.SUMMARY
+    said = json.loads(summary.read_text())
+    summary.write_text(json.dumps(said | {"reason": "stopped by ctrl-c", "stopped": 1}))
+    address, _ = serve(tmp_path)
+    page.goto(address)
+    page.get_by_role("link", name="mine").click()
+    assert page.get_by_role("button", name="Evaluate").count() == 0  # no token was given
+    page.goto(f"{address}?token={TOKEN}")
+    assert TOKEN not in page.url
+    page.get_by_role("link", name="mine").click()
+    page.get_by_role("button", name="Evaluate").click()
+    page.wait_for_selector(".jobs:has-text('100 greedy episodes')", timeout=300_000)
+    page.get_by_role("button", name="Resume").click()
+    page.wait_for_selector(".pill.finished", timeout=300_000)
+
+
+def test_everything_that_a_run_says_has_its_place(page, serve, tmp_path):
+    run = write_run(tmp_path / "mine", ended={})
+    more = {"evaluation/episode/won": 0.5, "agent/elo": 1010.0, "agent/critic_loss": None}
+    with (run / folder.METRICS).open("a") as file:
+        file.write(json.dumps({"env_step": 5_000, "seconds": 30.0} | more) + "\nnonsense\n")
+    fault = {
+        "env": "x",
+        "report": "Traceback\nValueError: a reward of None",
+    }
+    (run / folder.FAULTS).write_text(json.dumps(fault) + "\n")
+    (run / film.FOLDER).mkdir()
+    frame = np.zeros((8, 8, 3), np.uint8)
+    video.save(run / film.FOLDER / "last.gif", [frame, frame + 200], 10)
+    names = ["runs/a", "runs/b"]
+    table = {"env": "mpe/simple_tag", "names": names, "rows": "adversary", "columns": "agent"}
+    table |= {"returns": {"agent": [[1.0, 2.0], [3.0, 4.0]]}, "metrics": {}}
+    (tmp_path / "crossplay.json").write_text(json.dumps(table))
+    address, _ = serve(tmp_path)
+    page.goto(address)
+    for tab, metric in (
+        ("Elo", "agent/elo"),
+        ("Wins", "evaluation/episode/won"),
+        ("Agents", "agent/agent_0/return"),
+        ("Returns", "evaluation/adversary/return"),
+    ):
+        page.get_by_role("button", name=tab, exact=True).click()
+        page.wait_for_selector(f'.card[data-metric="{metric}"] canvas')
+    warned = page.locator("#curves .warn").all_inner_texts()
+    assert "mine: agent/critic_loss was not a finite number at 1 log points" in warned
+    assert any("left out: 1" in one for one in warned)
+    heat = page.locator("table.heat td[class^=heat]")
+    shades = heat.evaluate_all("all => all.map((one) => getComputedStyle(one).backgroundColor)")
+    assert len(shades) == len(set(shades)) == 4
+    page.get_by_role("link", name="mine").click()
+    page.get_by_text("ValueError: a reward of None").first.click()
+    assert "Traceback" in page.locator("details[open] pre").inner_text()
+    film_size = "() => document.querySelector('.films img')?.naturalWidth"
+    page.wait_for_function(f"() => ({film_size})() === 8")
 
 
 def test_replays_are_scrubbed_side_by_side(page, serve, tmp_path):

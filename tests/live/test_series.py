@@ -82,6 +82,18 @@ def test_lines_that_are_none_are_left_out(tmp_path, line):
     assert len(tail.series["agent/return"].points()[0]) == 3 and "a" not in tail.series
 
 
+def test_what_is_no_number_is_remarked_on(tmp_path):
+    (tmp_path / METRICS).write_text("nonsense\n")
+    append(tmp_path, [{"env_step": i, "agent/loss": None if i else 1.0} for i in range(3)])
+    tail = Tail(tmp_path)
+    tail.update()
+    assert tail.remarks() == [
+        "agent/loss was not a finite number at 2 log points",
+        "lines of metrics.jsonl that are no log points and were left out: 1",
+    ]
+    assert as_json(tail)["remarks"] == tail.remarks()
+
+
 def test_there_may_be_no_file_or_a_folder_in_its_place(tmp_path):
     Tail(tmp_path).update()
     (tmp_path / METRICS).mkdir()

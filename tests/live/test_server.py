@@ -31,6 +31,8 @@ def root(tmp_path_factory):
     for seed in (0, 1):
         write_run(root / "group" / f"seed-{seed}", seed=seed, ended={})
         write_run(root / "ippo" / f"seed-{seed}", "ippo", seed=seed, ended={})
+    (root / "group" / "seed-0.txt").write_text(f"the game never ends {SCRIPT}\n")
+    (root / "group" / "seed-1.txt").symlink_to(root.parent / "secret.json")
     run = write_run(root / EVIL, ended={"reason": SCRIPT, "message": SCRIPT, "scores": {SCRIPT: 1}})
     config = json.loads((run / folder.CONFIG).read_text())
     config["env"] = SCRIPT
@@ -160,6 +162,14 @@ def test_replays_and_videos_are_files_of_their_kind(served):
     assert film.headers["content-type"] == "image/gif"
     assert film.headers["x-content-type-options"] == "nosniff"
     assert client.get("/static/uPlot.LICENSE").status_code == 200
+
+
+def test_what_a_run_said_is_shown_and_no_link_that_leads_out(served):
+    client, index = served
+    said = client.get(f"/run/{slug(index, 'group/seed-0')}").text
+    assert "the game never ends &lt;script&gt;" in said
+    other = client.get(f"/run/{slug(index, 'group/seed-1')}").text
+    assert "Console" not in other and "the secret" not in other
 
 
 def test_other_names_of_the_server_are_refused(served):

@@ -105,7 +105,7 @@ def test_a_metric_may_be_the_score(study: Path, capsys: pytest.CaptureFixture) -
 def test_a_metric_that_no_run_has_is_refused(study: Path, capsys: pytest.CaptureFixture) -> None:
     assert main.main(["report", str(study), "--metric", "wonn"]) == 2
     said = capsys.readouterr().err
-    assert "no run has the metric 'wonn', did you mean 'won'?: they have won, food" in said
+    assert "no run has the metric 'wonn' (did you mean 'won'?): they have won, food" in said
 
 
 def test_a_teams_metric_is_a_score_of_that_team(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ sentence."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import math
 import os
@@ -378,6 +379,21 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path):
         server.send_signal(signal.SIGTERM)
         assert server.stdout.read().strip() == "stopped"
         assert server.wait(20) == 0
+
+
+def test_what_was_made_before_it_listens_is_not_looked_through_again(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    frozen: list[int] = []
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(
+        uvicorn.Server, "run", lambda *_, **__: frozen.append(gc.get_freeze_count())
+    )
+    try:
+        assert main(["serve", "zoo:climbing", "--port", "0", "--games", "1"]) == 0
+    finally:
+        gc.unfreeze()
+    assert frozen[0] > 50_000
 
 
 def test_what_cannot_be_served_is_said(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import secrets
@@ -100,6 +101,8 @@ def serve(args: list[str], trust: Trusting) -> int:
         host, port = listening.getsockname()[:2]
         place = f"[{host}]" if ":" in host else host
         print(f"serving on http://{place}:{port}; Ctrl-C ends it", flush=True)
+        gc.collect()
+        gc.freeze()  # to look through all that JAX has made would hold up everybody for 80 ms
         for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it ended
             signal.signal(number, lambda *_: None)
         uvicorn.Server(config).run(sockets=[listening])

@@ -226,7 +226,9 @@ def _begin(how: Sweep, plan: Plan, folder: Path) -> None:
         (folder / search.TRIALS).mkdir(parents=True, exist_ok=True)
         files.write_json(folder / FILE, saved)
     except OSError as error:
-        raise ShoalError(f"{folder} cannot be written to ({error.strerror})") from None
+        raise ShoalError(
+            f"{folder} cannot be written to ({error.strerror}): choose another --out"
+        ) from None
     print(f"search of {' and '.join(plan.over)} in {folder}", flush=True)
 
 

@@ -45,7 +45,7 @@ class Resume:
     steps: int = 0
     """Environment steps to train for in all; 0 is as the folder says."""
     seeds: str = ""
-    """Of a group: how many seeds it shall have, or which others, as in 3,7."""
+    """Of a group: how many seeds to have in all, or which to add, as in 3,7."""
     cluster: str = ""
     """Of a group or a campaign: where to go on; empty is where it was, for a campaign this
     machine."""

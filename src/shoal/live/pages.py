@@ -146,6 +146,7 @@ def one_run(index: Index, run: Run, look: Look, jobs: Iterable[str] = ()) -> str
 {_videos(index.root, run, look)}
 {_faults(run)}
 {_scores(run)}
+{_console(index.root, run)}
 <section><h2>Config</h2>
 <details><summary>all settings</summary>{_config(run)}</details></section>"""
     return _page(look, f"{run.name} – Shoal", run.id, body, "../", run.slug)
@@ -235,6 +236,17 @@ def _faults(run: Run) -> str:
         )
     told = f"{run.faults:,} in all, the newest first"
     return f'<section><h2>Faults</h2><p class="faint">{told}</p>{"".join(lines[:20])}</section>'
+
+
+def _console(root: Path, run: Run) -> str:
+    said = run_files.console(root, run)
+    if not said:
+        return ""
+    shown = escape(printable(said, run_files.SAID))
+    return (
+        "<section><h2>Console</h2><details><summary>the end of what it said</summary>"
+        f"<pre>{shown}</pre></details></section>"
+    )
 
 
 def _scores(run: Run) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import deque
 from pathlib import Path
@@ -16,6 +17,7 @@ from .index import Run, inside
 
 MOST = 500  # files of a kind that are listed
 NEWEST = 50  # faults that are shown
+SAID = 8_000  # bytes of its console output that are shown
 BIGGEST = 64 << 20  # bytes of a file that is shown
 KINDS = {
     replay.FOLDER: (".json",),
@@ -47,6 +49,20 @@ def _plain(root: Path, path: Path) -> bool:
 def find(root: Path, run: Run, kind: str, name: str) -> Path | None:
     """One of the listed files, by its name."""
     return next((path for path in listed(root, run, kind) if path.name == name), None)
+
+
+def console(root: Path, run: Run) -> str:
+    """The end of what the run said on its console, where that was kept: sweeps and resumes do."""
+    path = folder.console(run.path)
+    try:
+        files.refuse_special(path)
+        if not inside(root, path):
+            return ""
+        with path.open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - SAID, 0))
+            return file.read().decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
 
 
 def faults(run: Run) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+from ..errors import printable
 from ..files import refuse_special
 from ..store.folder import METRICS
 from ..store.metrics_file import SECONDS, STEP
@@ -19,6 +20,7 @@ POINTS = 600  # most points of a series; beyond them, neighbours are averaged
 NAMES = 400  # most metrics of a run
 CHUNK = 1 << 20  # bytes read at once
 LINE = 1 << 20  # longest line that is kept while its end is not there yet
+REMARKS = 10  # most metrics of which it is said that they were no numbers
 KEPT = 8_000  # series kept of all runs together; the run not asked for longest goes first
 
 
@@ -76,31 +78,31 @@ class Tail:
         self.part = b""  # a line whose end is not there yet
         self.file = (0, 0)  # device and inode
         self.bad = 0  # lines that are no log points
-        self.lock = threading.Lock()
+        self.strange: dict[str, int] = {}  # by metric: log points at which it was no finite number
 
     def update(self) -> None:
         """Read on. A file that became shorter, as when a run is resumed, is read anew."""
-        with self.lock:
-            try:
-                refuse_special(self.path)
-                with self.path.open("rb") as file:
-                    about = os.fstat(file.fileno())
-                    place = (about.st_dev, about.st_ino)
-                    if place != self.file or about.st_size < self.offset:
-                        self._forget()
-                        self.file = place
-                    file.seek(self.offset)
-                    while self.offset < about.st_size and (chunk := file.read(CHUNK)):
-                        self.offset += len(chunk)
-                        self._feed(chunk)
-            except OSError:
-                return
+        try:
+            refuse_special(self.path)
+            with self.path.open("rb") as file:
+                about = os.fstat(file.fileno())
+                place = (about.st_dev, about.st_ino)
+                if place != self.file or about.st_size < self.offset:
+                    self._forget()
+                    self.file = place
+                file.seek(self.offset)
+                while self.offset < about.st_size and (chunk := file.read(CHUNK)):
+                    self.offset += len(chunk)
+                    self._feed(chunk)
+        except OSError:
+            return
 
     def _forget(self) -> None:
         self.series = {}
         self.offset = 0
         self.part = b""
         self.bad = 0
+        self.strange = {}
 
     def _feed(self, chunk: bytes) -> None:
         *lines, self.part = (self.part + chunk).split(b"\n")
@@ -121,6 +123,8 @@ class Tail:
             return
         for name, value in values.items():
             if type(value) not in (int, float) or not math.isfinite(value):
+                if name in self.strange or len(self.strange) < NAMES:
+                    self.strange[name] = self.strange.get(name, 0) + 1
                 continue
             if name not in self.series:
                 if len(self.series) >= NAMES:
@@ -128,25 +132,40 @@ class Tail:
                 self.series[name] = Series()
             self.series[name].add(step, seconds, value)
 
+    def remarks(self) -> list[str]:
+        """What a reader of the curves should know, in sentences."""
+        told = [
+            f"{printable(name, 80)} was not a finite number at {count:,} log points"
+            for name, count in list(self.strange.items())[:REMARKS]
+        ]
+        lines = f"lines of {METRICS} that are no log points and were left out: {self.bad:,}"
+        return [*told, lines] if self.bad else told
+
 
 class Library:
-    """The series of the runs that were asked for lately; memory is bounded by `most` series."""
+    """The series of the runs that were asked for lately; memory is bounded by `most` series.
+
+    Runs are read one after another: read all at once, the first would be there with the last."""
 
     def __init__(self, most: int = KEPT):
         self.most = most
         self.tails: OrderedDict[Path, Tail] = OrderedDict()
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
 
     def of(self, run: Path) -> Tail:
         """A run's series up to now."""
         with self.lock:
             tail = self.tails.pop(run, None) or Tail(run)
             self.tails[run] = tail
-        tail.update()
-        with self.lock:
+            tail.update()
             while len(self.tails) > 1 and self.size > self.most:
                 self.tails.popitem(last=False)
-        return tail
+            return tail
+
+    def json(self, run: Path, names: list[str]) -> dict[str, Any]:
+        """A run's series up to now, as JSON's types."""
+        with self.lock:
+            return as_json(self.of(run), names)
 
     @property
     def size(self) -> int:
@@ -157,6 +176,7 @@ def as_json(tail: Tail, names: list[str] | None = None) -> dict[str, Any]:
     """A run's series by metric, all or those named; numbers to six digits."""
     found = list(tail.series) if names is None else [name for name in names if name in tail.series]
     return {
+        "remarks": tail.remarks(),
         "metrics": sorted(tail.series),
         "series": {
             name: {

@@ -35,7 +35,7 @@ from . import pages, run_files
 from .guard import Guard, Rules
 from .index import Index, Run
 from .jobs import Jobs
-from .series import Library, as_json
+from .series import Library
 from .tables import Query, runs_table
 
 EVERY = 1.0  # seconds between two looks at the folder
@@ -185,7 +185,7 @@ class Site:
         return body.to(request, "application/json")
 
     def _series(self, run: Path, names: tuple[str, ...]) -> str:
-        return json.dumps(as_json(self.library.of(run), list(names)))
+        return json.dumps(self.library.json(run, list(names)))
 
     async def file(self, request: Request) -> Response:
         run = self._run(request)

@@ -114,7 +114,7 @@ def _altered(one: Dimension, values: dict[str, Any], rng: np.random.Generator) -
         return one.draw(rng)
     if one.values:
         return values[one.name]
-    return one.held(values[one.name] * float(rng.choice(FACTORS)))
+    return one.clamped(values[one.name] * float(rng.choice(FACTORS)))
 
 
 def _job(

@@ -181,7 +181,7 @@ def test_check_env_names_what_is_done_to_its_process(
     ("env", "code", "sentence"),
     [
         ("vices:seedless", 1, "reset of Gymnasium's Env takes a seed: write def reset("),
-        ("vices:unannounced", 1, "PettingZoo's environments have possible_agents"),
+        ("vices:unannounced", 1, "an environment of PettingZoo has possible_agents"),
         ("vices:nobody", 2, "vices has no function 'nobody'"),
         ("gym:NoSuch-v1", 2, "gymnasium cannot make 'NoSuch-v1'"),
     ],

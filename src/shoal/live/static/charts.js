@@ -24,11 +24,13 @@ shoal.Charts = class {
     this.bands = true;
     this.plots = new Map();
     this.data = new Map();
+    this.pending = 0; // a timer, if something was read and not drawn yet
     this.bar = shoal.make("div", { class: "bar" });
     this.legend = shoal.make("div", { class: "legend" });
     this.cards = shoal.make("div", { class: "cards" });
     this.note = shoal.make("p", { class: "faint" });
-    home.append(this.bar, this.legend, this.note, this.cards);
+    this.warnings = shoal.make("div", { role: "status" });
+    home.append(this.bar, this.legend, this.note, this.warnings, this.cards);
     this.controls();
     new ResizeObserver(() => this.resize()).observe(this.cards);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
@@ -56,27 +58,51 @@ shoal.Charts = class {
   // Show these runs: [{slug, kin, name}].
   async show(runs) {
     this.runs = runs;
-    for (const slug of [...this.data.keys()]) {
-      if (!runs.some((run) => run.slug === slug)) this.data.delete(slug);
-    }
+    for (const slug of [...this.data.keys()]) if (!this.has(slug)) this.data.delete(slug);
+    this.learn();
+    this.draw();
     await this.load(runs.map((run) => run.slug));
   }
 
-  // Read the series of these runs again.
+  // Read the series of these runs again; each is drawn as soon as it is there.
   async load(slugs) {
-    const wanted = slugs.filter((slug) => this.runs.some((run) => run.slug === slug));
-    const fetched = async (metrics) => Promise.all(wanted.map(async (slug) => {
+    const wanted = slugs.filter((slug) => this.has(slug));
+    await Promise.all(wanted.map((slug) => this.read(slug)));
+    await Promise.all(this.runs.map((run) => run.slug).filter((slug) => this.lacks(slug)).map((slug) => this.read(slug)));
+    this.refresh();
+  }
+
+  // A run's series: first its metrics' names, where they are new, then those that are shown.
+  async read(slug) {
+    for (let tries = 0; tries < 2 && (!tries || this.lacks(slug)); tries++) {
+      let found = { metrics: [], series: {} };
       try {
-        this.data.set(slug, await shoal.series(slug, metrics));
-      } catch (error) {
-        this.data.set(slug, { metrics: [], series: {} });
-      }
-    }));
-    const before = this.metrics();
-    await fetched(before);
+        found = await shoal.series(slug, this.metrics());
+      } catch (error) { /* a run that cannot be read has no curves */ }
+      if (!this.has(slug)) return; // it was unpicked meanwhile
+      this.data.set(slug, found);
+      this.learn();
+    }
+    this.pending ||= setTimeout(() => this.refresh(), 200);
+  }
+
+  learn() {
     this.names = [...new Set([...this.data.values()].flatMap((one) => one.metrics))].sort(shoal.order);
-    const after = this.metrics();
-    if (after.some((name) => !before.includes(name))) await fetched(after);
+  }
+
+  has(slug) {
+    return this.runs.some((run) => run.slug === slug);
+  }
+
+  // Whether a run has a metric that is shown and was not asked for.
+  lacks(slug) {
+    const mine = this.data.get(slug);
+    return Boolean(mine) && this.metrics().some((name) => mine.metrics.includes(name) && !mine.series[name]);
+  }
+
+  refresh() {
+    clearTimeout(this.pending);
+    this.pending = 0;
     this.tabs();
     this.draw();
   }
@@ -123,9 +149,12 @@ shoal.Charts = class {
   draw() {
     const names = this.metrics();
     const groups = this.groups();
+    const unread = this.runs.length - this.data.size;
     this.note.textContent = !this.runs.length ? "Pick runs above to see their curves."
+      : unread ? `Reading ${unread} of ${this.runs.length} runs …`
       : names.length ? "" : "These runs have no such metric yet.";
     this.explain(groups);
+    this.warn();
     this.resize();
     for (const [name, plot] of this.plots) {
       if (!names.includes(name)) { plot.chart?.destroy(); plot.card.remove(); this.plots.delete(name); }
@@ -155,6 +184,14 @@ shoal.Charts = class {
       const seeds = group.runs.length > 1 ? ` (${group.runs.length} seeds)` : "";
       return shoal.make("span", {}, swatch, group.name + seeds);
     }));
+  }
+
+  warn() {
+    const told = this.runs.flatMap((run) => (this.data.get(run.slug)?.remarks ?? []).map((remark) => `${run.name}: ${remark}`));
+    if (told.join() === this.warned) return;
+    this.warned = told.join();
+    this.warnings.replaceChildren(...told.slice(0, 5).map((remark) => shoal.make("p", { class: "warn" }, remark)));
+    if (told.length > 5) this.warnings.append(shoal.make("p", { class: "faint" }, `and ${told.length - 5} more`));
   }
 
   card(name) {

@@ -67,6 +67,7 @@
     if (!shoal.live) return;
     newest = address;
     compare.classList.add("busy");
+    if (picked.size > 1) for (const note of compare.querySelectorAll("p.faint")) note.textContent = `Comparing ${picked.size} runs …`;
     const told = await shoal.text(`compare?${address}`); // made and escaped by the server
     if (newest !== address) return;
     compare.innerHTML = told;
