@@ -46,9 +46,9 @@ class DelayedPlayer(WindowPlayer):
     def delay_by(self, seconds: float) -> None:
         self.delay = seconds
 
-    def play(self, *given: Any) -> Any:
+    def play(self, acting: Any, clock: Any, views: Any, carries: Any, keys: Any) -> Any:
         time.sleep(self.delay)
-        played = super().play(*given)
+        played = super().play(acting, clock, views, carries, keys)
         time.sleep(self.delay)
         return played
 
