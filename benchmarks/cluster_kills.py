@@ -7,8 +7,9 @@ random: does every run end, with the weights of an undisturbed one?
 Ray's nodes are processes of this machine on loopback. Every few seconds one of three is killed by
 `kill -9`: a node (its raylet; another joins in its place), the worker that watches a run, or the
 run itself. At the end each run is compared with one that was left alone: last checkpoint, final and
-best policy, logs without their timings, episodes and scores, to the bit. A line is printed, and all
-of it written to `benchmarks/results/cluster_kills.json`.
+best policy, logs without their timings, episodes and scores, to the bit. A line is printed, and
+added to `benchmarks/results/cluster_kills.json`, so that a long record may be made in pieces, each
+with a `--seed` of its own.
 """
 
 from __future__ import annotations
@@ -138,9 +139,10 @@ def main() -> None:
         ended = [path for path, outcome in outcomes.items() if outcome.state == "finished"]
         wrong = {path.name: differences(path, home / "alone" / path.name) for path in ended}
         different = {name: found for name, found in wrong.items() if found}
-    facts = {
+    facts: dict[str, Any] = {
         "command": " ".join(["python", "benchmarks/cluster_kills.py", *sys.argv[1:]]),
         "seconds": round(time.monotonic() - start),
+        "load": round(os.getloadavg()[2], 1),
         "nodes": asked.nodes,
         "runs": len(jobs),
         "finished": len(ended),
@@ -148,7 +150,8 @@ def main() -> None:
         "kinds": dict(struck),
         "different": different,
     }
-    RESULTS.write_text(json.dumps(facts, indent=1) + "\n")
+    records = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    RESULTS.write_text(json.dumps([*records, facts], indent=1) + "\n")
     print(
         f"{facts['kills']} kills ({dict(struck)}) on {asked.nodes} nodes:"
         f" {len(ended)} of {len(jobs)} runs ended, {len(different)} differ from undisturbed ones"

@@ -5,13 +5,14 @@ It needs an environment of its own:
     pip install torch==2.13.0 "ray[rllib]"
     python benchmarks/cluster_rllib.py --workers 1 4 16
 
-PPO, as many environments per runner and steps per window as Shoal has there. Prints a line for each
-number of runners; needs neither Shoal nor JAX.
+PPO, as many environments per runner and steps per window as Shoal has there. Prints a line of JSON
+for each number of runners; needs neither Shoal nor JAX. `cluster_scaling.py --rllib` calls it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
 
@@ -54,8 +55,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 4, 16])
-    parser.add_argument("--games", type=int, default=4, help="of each runner")
-    parser.add_argument("--window", type=int, default=50)
+    parser.add_argument("--games", type=int, default=16, help="of each runner")
+    parser.add_argument("--window", type=int, default=25)
     parser.add_argument("--iterations", type=int, default=4)
     asked = parser.parse_args()
     # runners wait for their environments: as many as asked for fit on any number of cores
@@ -65,10 +66,8 @@ def main() -> None:
     for workers in asked.workers:
         found = rate(workers, asked)
         first = first or found / workers
-        efficiency = found / workers / first
-        load = os.getloadavg()[0]
-        said = f"{found:,.0f} steps/s, efficiency {efficiency:.2f}, load {load:.1f}"
-        print(f"{workers} runners: {said}", flush=True)
+        row = {"workers": workers, "rate": found, "efficiency": found / workers / first}
+        print(json.dumps(row | {"load": os.getloadavg()[0]}), flush=True)
 
 
 if __name__ == "__main__":

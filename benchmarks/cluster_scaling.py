@@ -1,14 +1,16 @@
 """How the rate grows with workers that act where their games are, and what a slow network costs.
 
-    python benchmarks/cluster_scaling.py                     # 1, 2, 4, 8, 16 workers
-    python benchmarks/cluster_scaling.py --workers 1 16 --delay 0.02 --staleness 1
+    python benchmarks/cluster_scaling.py                                    # 1, 4, 16 workers
+    python benchmarks/cluster_scaling.py --rllib <its environment>/bin/python   # RLlib beside it
+    python benchmarks/cluster_scaling.py --workers 1 16 --delay 0.05 --staleness 1
 
 The environment waits 5 ms a step (`benchmarks/waiting.py`), so that cores are not the limit. Every
 worker has the same number of games, so 16 workers play 16 times as many. PPO learns from whole
-windows by `RemoteLoop`. A worker is a thread of this process with a process of its own for its
-games; what crosses its border is pickled, and each way waits for `--delay` seconds in the second
-half of the measurements. So placement, the network's own bandwidth and Ray are left out. Efficiency
-is the rate divided by that of one worker times the number of workers. Writes
+windows by `ClusterLoop`: workers are actors of a Ray that this script starts on loopback, as they
+are with `shoal train … --workers 16 --cluster auto`. Each number of workers is measured twice, the
+second time with `--delay` seconds injected at each way through an actor's border. With `--rllib`,
+EnvRunners of RLlib are measured after it (`cluster_rllib.py`), with as many environments, steps and
+iterations. Efficiency is the rate divided by that of one worker times the number of workers. Writes
 `results/cluster_scaling.json`, by command.
 """
 
@@ -17,57 +19,55 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import pickle
+import subprocess
 import sys
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from shoal.config.config import Config
-from shoal.engine.remote_loop import RemoteLoop, WindowPlayer, played_by_hosts
+from shoal.engine.ray_host import ClusterLoop, RayHosts
+from shoal.engine.remote_loop import WindowPlayer
 
-RESULTS = Path(__file__).parent / "results" / "cluster_scaling.json"
+HERE = Path(__file__).parent
+RESULTS = HERE / "results" / "cluster_scaling.json"
 WAIT = 5e-3  # seconds of a step
 PPO = {"hidden": 16, "layers": 1, "minibatches": 1, "epochs": 1}
+STORE = 200_000_000  # bytes of Ray's object store
 
 
-class Thread:
-    """A host in a thread; both ways through its border are bytes, and take `delay` seconds."""
+class DelayedPlayer(WindowPlayer):
+    """A `WindowPlayer` whose questions and answers are late."""
 
-    def __init__(self, config: str, delay: float, rows: range):
-        self.player = WindowPlayer(config, (rows.start, rows.stop), 1)
-        self.delay = delay
-        self.pool = ThreadPoolExecutor(1)
-        self.pending: Future[bytes]
+    delay = 0.0
 
-    def ask(self, what: str, *args: Any) -> None:
-        self.pending = self.pool.submit(self._do, pickle.dumps((what, args)))
+    def delay_by(self, seconds: float) -> None:
+        self.delay = seconds
 
-    def _do(self, sent: bytes) -> bytes:
-        what, args = pickle.loads(sent)
+    def play(self, *given: Any) -> Any:
         time.sleep(self.delay)
-        answer = pickle.dumps(getattr(self.player, what)(*args))
+        played = super().play(*given)
         time.sleep(self.delay)
-        return answer
-
-    def answer(self) -> Any:
-        return pickle.loads(self.pending.result())
-
-    def restart(self) -> None:
-        raise NotImplementedError("no host is lost here")
-
-    def close(self) -> None:
-        self.pool.submit(self.player.close).result()
-        self.pool.shutdown()
+        return played
 
 
-def rate(workers: int, delay: float, asked: argparse.Namespace) -> float:
-    """Steps per second after the first two iterations, which compile."""
-    games = workers * asked.games
+class DelayedHosts(RayHosts):
+    """`RayHosts` of such players."""
+
+    def __init__(self, config: Config):
+        super().__init__("auto", config, lambda: False)
+        options = {"num_cpus": 1, "runtime_env": {"env_vars": {"PYTHONPATH": _paths()}}}
+        self.kind = self.ray.remote(**options)(DelayedPlayer)
+
+
+def _paths() -> str:
+    return os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+
+
+def rates(workers: int, asked: argparse.Namespace) -> tuple[float, float]:
+    """Steps per second without and with delay, after two iterations, which compile."""
     settings = {
-        "games": games,
+        "games": workers * asked.games,
         "window": asked.window,
         "steps": 10**7,
         "devices": 1,
@@ -76,65 +76,105 @@ def rate(workers: int, delay: float, asked: argparse.Namespace) -> float:
     }
     config = Config.build("waiting:make_env", {"agent": ("ppo", PPO)}, {"wait": WAIT}, settings)
     s = config.settings
-    loop = RemoteLoop(
+    hosts = DelayedHosts(config)
+    loop = ClusterLoop(
         *(config.game, config.algorithms, s.games, s.window, s.steps, 1),
         workers=workers,
         staleness=s.staleness,
-        host=partial(Thread, played_by_hosts(config), delay),
+        host=hosts,
+        share_out=hosts.share_out,
     )
+    loop.hosts = hosts
     try:
         state = loop.init(0)
         program = loop.compile(state, 1)
-        for _ in range(2):
-            state, _ = program(state)
-        before = int(state.steps)
-        began = time.perf_counter()
-        for _ in range(asked.iterations):
-            state, _ = program(state)
-        spent = time.perf_counter() - began
-        if loop.failure:
-            raise loop.failure
-        return (int(state.steps) - before) / spent
+        found = []
+        for delay in (0.0, asked.delay):
+            for _, host in loop.opened.hosts:  # type: ignore[union-attr]
+                host.ask("delay_by", delay)
+                host.answer()
+            for _ in range(2):
+                state, _ = program(state)
+            before = int(state.steps)
+            began = time.perf_counter()
+            for _ in range(asked.iterations):
+                state, _ = program(state)
+            found.append((int(state.steps) - before) / (time.perf_counter() - began))
+            if loop.failure:
+                raise loop.failure
+        return found[0], found[1]
     finally:
         loop.close()
+
+
+def ours(asked: argparse.Namespace) -> list[dict[str, float]]:
+    """Shoal's rates, by number of workers."""
+    import ray
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    ray.init(
+        num_cpus=max(asked.workers),
+        include_dashboard=False,
+        object_store_memory=STORE,
+        log_to_driver=False,
+        _node_ip_address="127.0.0.1",
+    )
+    rows = []
+    try:
+        for workers in asked.workers:
+            plain, slow = rates(workers, asked)
+            rows.append({"workers": workers, "rate": plain, "delayed_rate": slow})
+            first = rows[0]["rate"] / rows[0]["workers"]
+            rows[-1] |= {"efficiency": plain / workers / first, "delayed_share": slow / plain}
+            print(
+                f"shoal, {workers} workers: {plain:,.0f} steps/s, efficiency"
+                f" {rows[-1]['efficiency']:.2f}; with {asked.delay * 1e3:g} ms each way"
+                f" {slow:,.0f}, {slow / plain:.2f} of it, load {os.getloadavg()[0]:.1f}",
+                flush=True,
+            )
+    finally:
+        ray.shutdown()
+    return rows
+
+
+def rllib(asked: argparse.Namespace) -> list[dict[str, float]]:
+    """RLlib's rates, by number of runners, in its own environment."""
+    sizes = {"games": asked.games, "window": asked.window, "iterations": asked.iterations}
+    words = [f"--{name}={value}" for name, value in sizes.items()]
+    command = [asked.rllib, str(HERE / "cluster_rllib.py"), *words, "--workers"]
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [*command, *map(str, asked.workers)], env=own, stdout=subprocess.PIPE, text=True, check=True
+    )
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    for row in rows:
+        print(
+            f"rllib, {row['workers']} runners: {row['rate']:,.0f} steps/s, efficiency"
+            f" {row['efficiency']:.2f}, load {row['load']:.1f}",
+            flush=True,
+        )
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8, 16])
-    parser.add_argument("--games", type=int, default=4, help="of each worker")
-    parser.add_argument("--window", type=int, default=50)
-    parser.add_argument("--iterations", type=int, default=5)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 4, 16])
+    parser.add_argument("--games", type=int, default=16, help="of each worker")
+    parser.add_argument("--window", type=int, default=25)
+    parser.add_argument("--iterations", type=int, default=4)
     parser.add_argument("--delay", type=float, default=0.02, help="seconds each way")
     parser.add_argument("--staleness", type=int, default=0)
+    parser.add_argument("--rllib", default="", help="the Python of an environment with RLlib")
     asked = parser.parse_args()
-    sys.path.insert(0, str(Path(__file__).parent))
+    sys.path.insert(0, str(HERE))
     load = os.getloadavg()[0]
-    rows = []
-    for workers in asked.workers:
-        plain = rate(workers, 0.0, asked)
-        slow = rate(workers, asked.delay, asked)
-        first = rows[0] if rows else {"workers": workers, "rate": plain}
-        efficiency = plain / workers / (first["rate"] / first["workers"])
-        rows.append(
-            {
-                "workers": workers,
-                "rate": plain,
-                "efficiency": efficiency,
-                "delayed_rate": slow,
-                "delayed_share": slow / plain,
-            }
-        )
-        print(
-            f"{workers} workers: {plain:,.0f} steps/s, efficiency {efficiency:.2f}; with"
-            f" {asked.delay * 1e3:g} ms each way {slow:,.0f}, {slow / plain:.2f} of it",
-            flush=True,
-        )
-    command = " ".join(["python", "benchmarks/cluster_scaling.py", *sys.argv[1:]])
+    found = {"rows": ours(asked)} | ({"rllib": rllib(asked)} if asked.rllib else {})
+    own = [word for word in sys.argv[1:] if word != asked.rllib]  # the path is nobody's business
+    command = " ".join(["python", "benchmarks/cluster_scaling.py", *own])
     records = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    records[command] = {"load": [load, os.getloadavg()[0]], "rows": rows}
+    records[command] = {"load": [load, os.getloadavg()[0]], **found}
     RESULTS.write_text(json.dumps(records, indent=1) + "\n")
 
 

@@ -49,7 +49,7 @@ CAMPAIGN = [
     *[(algorithm, SPREAD, {}) for algorithm in ("qmix", "vdn", "pqn_vdn", "dqn", "maddpg")],
     *[
         (algorithm, SPREAD, {"continuous_actions": True})
-        for algorithm in ("maddpg", "matd3", "masac")
+        for algorithm in ("mappo", "maddpg", "matd3", "masac")
     ],
     *[(algorithm, LISTENER, {}) for algorithm in ("mappo", "qmix", "maddpg")],
     *[(f"{algorithm} vs random", TAG, {}) for algorithm in ("qmix", "maddpg")],

@@ -13,6 +13,7 @@ import pytest
 
 import shoal
 from shoal import files
+from shoal.cli import sweep
 from shoal.cli.main import main
 from shoal.config import campaign
 from shoal.errors import ShoalError
@@ -21,6 +22,7 @@ from shoal.monitor import trackers
 from shoal.report import crossplay, reproduction
 from shoal.store import checkpoint, folder, policy_store
 from shoal.store.folder import finished
+from shoal.sweep import population
 
 SIZES: dict[str, Any] = {
     "steps": 100,
@@ -40,6 +42,7 @@ COMMANDS = {
     folder.GROUP: ["resume group", "train group/group.json", "evaluate group"],
     campaign.FILE: ["campaign camp", "report camp", "evaluate camp"],
     reproduction.RECORDS: ["reproduce mpe --algorithms MAPPO --out camp"],
+    sweep.FILE: ["sweep search", "sweep ppo test/identity --over lr=0.1,0.2 --out search"],
 }
 
 
@@ -52,12 +55,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ).path
     shutil.copytree(run, out / "cut")
     folder.remove_results(out / "cut")
-    for name in ("group", "camp"):
+    for name in ("group", "camp", "search"):
         (out / name).mkdir()
     config = json.loads((run / folder.CONFIG).read_text())
     files.write_json(out / "group" / folder.GROUP, {"seeds": [0], "config": config})
     files.write_json(out / "camp" / campaign.FILE, {"pairs": [], "scales": {}})
     files.write_json(out / "camp" / reproduction.RECORDS, {"table": "mpe", "runs": []})
+    for name in (sweep.FILE, population.FILE):
+        files.write_json(out / "search" / name, {"rounds": []})
     for name in (crossplay.NUMBERS, ABOUT, trackers.IDS):
         files.write_json(out / "run" / name, {})
     return out
@@ -93,6 +98,13 @@ def test_a_file_from_the_future_is_refused(
     told = capsys.readouterr().err
     assert told.count("\n") == 1 and told.endswith("install a newer shoal\n"), told
     assert f"{name} has format {version}, and this shoal reads formats up to {version - 1}" in told
+
+
+def test_a_population_from_the_future_is_refused(here: Path) -> None:
+    path = here / "search" / population.FILE
+    path.write_text(json.dumps({"rounds": [], files.FORMAT: files.VERSIONS[path.name] + 1}))
+    with pytest.raises(files.Newer, match=r"population\.json has format"):
+        population._read(here / "search")
 
 
 def test_trackers_refuse_ids_from_the_future(here: Path) -> None:
@@ -158,3 +170,10 @@ def test_a_newer_checkpoint_is_not_passed_over_for_an_older_one(here: Path) -> N
     with pytest.raises(files.Newer):
         shoal.resume(here / "cut", quiet=True)
     assert newest.is_dir()
+
+
+def test_half_a_character_in_a_file_is_refused(tmp_path: Path) -> None:
+    """It could be read, and then neither written to a table nor shown."""
+    (tmp_path / "config.json").write_text('{"env": "\\udc80"}')
+    with pytest.raises(ShoalError, match=r"it has no readable config\.json"):
+        files.read_json(tmp_path / "config.json", "a run")

@@ -1,4 +1,4 @@
-"""Who may ask a server of ours: hosts, origins and the token, checked before anything is read."""
+"""Who may send requests to a server: host and token, checked before anything is read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_local(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Rules:
-    """Where a server listens, and the token that it wants; an empty one is none."""
+    """Where a server listens, and the token that requests must have; empty for none."""
 
     host: str = "127.0.0.1"
     token: str = ""
@@ -50,8 +50,9 @@ class Rules:
     def knows_host(self, given: str) -> bool:
         """Whether a Host header may name this server.
 
-        One that wants no token refuses a name that somebody else's server resolves to this machine
-        (DNS rebinding). One that others reach wants its token, and has names it cannot know."""
+        A server without a token refuses names other than this machine's: a stranger's name may
+        resolve to it (DNS rebinding). A server that others reach has a token, and may have any
+        name."""
         name = name_in(f"//{given}")
         return not self.local or name == self.host.lower() or is_local(name)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import platform
+import secrets
 import socket
 import sys
 import threading
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ INSTALL = "a cluster needs Ray: pip install 'shoal[cluster]'"
 REACH = 10.0  # seconds for an address to answer
 JOIN = 60.0  # seconds to join a cluster
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+SIGN = ".cluster"  # file by which a node shows that it sees a folder
 OURS = ("JAX_", "XLA_")  # variables that may decide bits, and so go along
 
 
@@ -33,6 +36,7 @@ def connect(address: str) -> tuple[Any, bool]:
         raise ShoalError(INSTALL) from None
     if ray.is_initialized():
         return ray, False
+    logging.getLogger("ray").setLevel(logging.ERROR)
     place = _found(address)
     host = _reach(place)
     if host in LOOPBACK:
@@ -121,7 +125,7 @@ def versions() -> dict[str, str]:
     }
 
 
-def unlike(theirs: dict[str, str]) -> str:
+def why_incompatible(theirs: dict[str, str]) -> str:
     """What is wrong with the versions of this node."""
     for name, here in versions().items():
         if here != theirs[name]:
@@ -142,3 +146,45 @@ def sent_variables() -> dict[str, str]:
     ]
     ours = {name: value for name, value in os.environ.items() if name.startswith(OURS)}
     return ours | {"PYTHONPATH": os.pathsep.join(own)}
+
+
+def child_variables(sent: dict[str, str]) -> dict[str, str]:
+    """Environment variables of a child on this node."""
+    # how many threads there are, each run decides; Ray sets the second
+    unset = ("NPROC", "OMP_NUM_THREADS")
+    own = {name: value for name, value in os.environ.items() if name not in unset}
+    paths = [sent["PYTHONPATH"], *([own["PYTHONPATH"]] if own.get("PYTHONPATH") else [])]
+    return (
+        {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        | own
+        | sent
+        | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    )
+
+
+def sign(folder: Path) -> tuple[str, str]:
+    """Leave a file in a folder by which a node shows that it sees it: its path and content."""
+    content = secrets.token_hex(8)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / SIGN).write_text(content)
+    return str(folder / SIGN), content
+
+
+def unsign(folder: Path) -> None:
+    """Remove what `sign` left."""
+    (folder / SIGN).unlink(missing_ok=True)
+
+
+def unseen(sign: str, content: str) -> str:
+    """What is wrong if this node does not see the folder of the runs."""
+    for _ in range(10):  # a network's file system may show it late
+        try:
+            if Path(sign).read_text() == content:
+                return ""
+        except OSError:
+            pass
+        time.sleep(0.5)
+    return (
+        f"this node does not see the folder {Path(sign).parent} of the machine that sent the run:"
+        " choose an --out that all nodes share, or one such as s3://bucket/runs"
+    )

@@ -26,6 +26,6 @@ def printable(text: str, most: int = 2000) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`, did you mean …?` with the most similar word that is known; empty if none is similar."""
+    """` (did you mean …?)` with the most similar word that is known; empty if none is similar."""
     near = difflib.get_close_matches(word, list(known), 1, cutoff=0.5)
-    return f", did you mean {near[0]!r}?" if near else ""
+    return f" (did you mean {near[0]!r}?)" if near else ""

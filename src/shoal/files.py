@@ -32,6 +32,8 @@ VERSIONS = {
     "crossplay.json": 1,
     "export.json": 1,
     "tracking.json": 1,
+    "sweep.json": 1,
+    "population.json": 1,
 }
 PLAIN = 1  # version of a config under any other file name
 
@@ -128,6 +130,8 @@ def read_json(path: Path, what: str) -> Any:
         content = json.loads(read_bytes(path).decode())
         if _depth(content) > DEEPEST:
             raise ValueError
+        # an escape may be half a character, which can neither be written nor shown
+        json.dumps(content, ensure_ascii=False).encode()
     except (OSError, ValueError, RecursionError):
         raise ShoalError(f"{path.parent} is not {what}: it has no readable {path.name}") from None
     _refuse_newer(path, content)

@@ -13,15 +13,22 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import distributed  # words must pass before there are devices, and only this can
+
+# words must pass before there are devices, and CPUs exchange arrays at an address of our choice:
+# only these can
+from jax._src import distributed, xla_bridge
+from jax._src.clusters import ClusterEnv
+from jax._src.lib import _jax
 
 from .errors import ShoalError
 
 # how the processes find each other: `jax` (the three variables below), or a method that JAX knows
 METHOD = "SHOAL_PEERS"
 ADDRESS = "JAX_COORDINATOR_ADDRESS"
+LISTENS = "JAX_COORDINATOR_BIND_ADDRESS"  # where the first process listens, if not there
 COUNT = "JAX_NUM_PROCESSES"
 RANK = "JAX_PROCESS_ID"
+FINDING = 300  # seconds for the processes to find each other
 HEARTBEAT = 30  # seconds after which a silent process counts as lost
 WAIT = 60_000  # milliseconds that a follower waits for a word before it asks again
 READY = 300_000  # milliseconds that the leader waits for its followers
@@ -48,16 +55,21 @@ _here = _Connection()
 
 
 def join() -> None:
-    """Connect this process with the others that the environment variables name."""
-    method = os.environ.get(METHOD, "jax")
-    usual: dict[str, Any] = _place() if method == "jax" else {}
+    """Connect this process with the others that the environment variables name.
+
+    It listens at the address that is named, where JAX alone would listen at all addresses."""
     try:
+        place = _place()
+        address = place["coordinator_address"]
         jax.distributed.initialize(
-            **usual,
-            cluster_detection_method=None if method == "jax" else method,
+            **place,
+            coordinator_bind_address=os.environ.get(LISTENS, address),
+            cluster_detection_method="deactivate",
+            initialization_timeout=FINDING,
             heartbeat_timeout_seconds=HEARTBEAT,
         )
-    except (RuntimeError, ValueError) as error:
+        _exchange_at(_address_towards(address))
+    except (RuntimeError, ValueError, OSError) as error:
         why = " ".join(str(error).split())[:200]
         raise Lost(
             f"the processes of this run do not find each other ({why}): see that {ADDRESS},"
@@ -68,17 +80,44 @@ def join() -> None:
 
 def _place() -> dict[str, Any]:
     """Where the first process is, how many there are, and which is this one."""
+    method = os.environ.get(METHOD, "jax")
+    names = ("coordinator_address", "num_processes", "process_id", "local_device_ids")
     try:
-        return {
-            "coordinator_address": os.environ[ADDRESS],
-            "num_processes": int(os.environ[COUNT]),
-            "process_id": int(os.environ[RANK]),
-        }
+        if method == "jax":
+            values = (os.environ[ADDRESS], int(os.environ[COUNT]), int(os.environ[RANK]), None)
+        else:
+            given = os.environ.get(ADDRESS)
+            values = ClusterEnv.auto_detect_unset_distributed_params(
+                given, None, None, None, method, FINDING
+            )
     except (KeyError, ValueError):
         raise ShoalError(
             f"{ADDRESS}, {COUNT} and {RANK} must be an address and two numbers: set all three, or"
             f" none"
         ) from None
+    return dict(zip(names, values, strict=True))
+
+
+def _address_towards(address: str) -> str:
+    """The address of this process on the network of another: loopback if that is there."""
+    host, _, port = address.rpartition(":")
+    family, kind, _, _, place = socket.getaddrinfo(
+        host.strip("[]"), int(port), type=socket.SOCK_DGRAM
+    )[0]
+    with socket.socket(family, kind) as unused:
+        unused.connect(place)  # sends nothing
+        return unused.getsockname()[0]
+
+
+def _exchange_at(address: str) -> None:
+    """Let CPUs exchange arrays at an address of this process, not at that of its machine's name."""
+
+    def client() -> Any:
+        there = _jax.make_gloo_tcp_collectives(distributed.global_state.client, hostname=address)
+        return xla_bridge.make_cpu_client(there)
+
+    if jax.config.jax_cpu_collectives_implementation == "gloo":  # type: ignore[attr-defined]
+        xla_bridge.register_backend_factory("cpu", client, priority=0, fail_quietly=False)
 
 
 def several() -> bool:

@@ -225,7 +225,7 @@ def missing(path: str, error: ImportError, otherwise: str = "") -> ShoalError:
 
 
 def neighbours(path: str) -> str:
-    """`, did you mean …?` with the similar modules of the same package."""
+    """` (did you mean …?)` with the similar modules of the same package."""
     parent, _, name = path.rpartition(".")
     folder = getattr(sys.modules.get(parent), "__path__", ())
     near = did_you_mean(name, [module.name for module in pkgutil.iter_modules(folder)])

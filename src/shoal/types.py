@@ -33,7 +33,7 @@ class Discrete:
         return self.n
 
     def split(self, rows: Any) -> list[Any]:
-        """What a row `[…,A]` says of each part of an action: here, of the one there is."""
+        """Split `[…,A]` by parts of an action: here there is one."""
         return [rows]
 
 
@@ -55,7 +55,7 @@ class MultiDiscrete:
         return sum(self.parts)
 
     def split(self, rows: Any) -> list[Any]:
-        """What a row `[…,A]` says of each part of an action."""
+        """Split `[…,A]` by parts of an action."""
         ends = [sum(self.parts[: i + 1]) for i in range(len(self.parts))]
         return [rows[..., end - n : end] for end, n in zip(ends, self.parts, strict=True)]
 
@@ -121,6 +121,8 @@ class Spec:
     joined: bool = False
     # an agent may be truncated alone, while others play on
     leaves: bool = field(default=False, compare=False)
+    # things alike that an observation lists (`nets/entities.py`), if the game says so
+    entities: str = field(default="", compare=False)
 
     @property
     def n(self) -> int:
@@ -261,7 +263,7 @@ class Fit(NamedTuple):
 
 
 class TeamProtocol(TypedDict):
-    """How a team was trained, as a reader of its scores must know."""
+    """Facts of training that a reader of a team's scores needs."""
 
     reward: str  # which reward an agent learns from: own, mean or sum; unused if nothing learns
     updates_per_step: float  # how often each step enters a gradient update

@@ -226,7 +226,7 @@ def test_ones_own_curiosity_comes_by_the_same_door():
 @pytest.mark.parametrize(
     ("word", "wrong"),
     [
-        ("rdn", "there is no curiosity 'rdn', did you mean 'rnd'"),
+        ("rdn", "there is no curiosity 'rdn' .did you mean 'rnd'"),
         ("shoal.nets.mlp:Mlp", "is not a curiosity: it must be a class that has bonus"),
     ],
 )

@@ -32,6 +32,7 @@ from shoal.envs import make
 from shoal.errors import ShoalError
 from shoal.learning.normalise import ReturnNormaliser
 from shoal.learning.trees import at
+from shoal.nets.entities import parse
 from shoal.nets.inputs import ID, OBS, OTHERS_OBS, STATE, Context, gather
 from shoal.types import Box, Discrete, Share, Spec, View
 
@@ -295,3 +296,69 @@ def test_a_state_of_any_form_is_learnt_from(name: str, state: str):
     after, metrics = jax.eval_shape(loop.program(1), before)
     assert jax.tree.structure(before.learners) == jax.tree.structure(after.learners)
     assert {"critic_loss", "loss"} & set(metrics.learning[TEAM])
+
+
+# -- things alike in an observation ----------------------------------------------------------------
+
+LISTING = Spec(("a", "b"), obs=6, state=12, action=Discrete(2), joined=True)
+
+
+@pytest.mark.parametrize("name", ["ppo", "mappo", "qmix", "maddpg"])
+def test_the_order_in_which_a_game_lists_things_alike_is_not_seen(name: str):
+    kind = find(name)
+    algorithm = kind(kind.Config(entities="1:2x2", **TINY), LISTING)
+    view = instant(LISTING).view
+    swapped = view._replace(obs=view.obs[..., jnp.array([0, 3, 4, 1, 2, 5])])
+    seen, same = (algorithm.seen(one) for one in (view, swapped))
+    np.testing.assert_array_equal(seen.obs, same.obs)
+    assert (np.asarray(view.obs) != np.asarray(swapped.obs)).any()
+    if algorithm.sees_state:  # which is made of what the agents see
+        np.testing.assert_array_equal(seen.state, seen.obs.reshape(1, 2, 12))
+
+
+@pytest.mark.parametrize("entities", ["1:2x3", "0:2x2@4,6"])
+def test_entities_beyond_the_observation_are_refused(entities: str):
+    with pytest.raises(ShoalError, match="observations of 6 numbers"):
+        find("ppo")(find("ppo").Config(entities=entities), LISTING)
+
+
+def test_entities_that_the_game_says():
+    for game in (make("mpe/simple_spread", N=2), make("lbf/8x8-2p-3f")):
+        spec = game.teams[TEAM]
+        told = find("ppo")(find("ppo").Config(entities="game"), spec)
+        assert told.entities == parse(spec.entities) and told.entities.kinds
+    with pytest.raises(ShoalError, match="does not say which things alike"):
+        find("ppo")(find("ppo").Config(entities="game"), LISTING)
+    with pytest.raises(ShoalError, match="each first:numbersxcount"):
+        find("ppo").Config(entities="games")
+
+
+def test_statistics_leave_places_in_the_games_unit():
+    """Else distances would be of other units."""
+    options = {"entities": "0:2x2@4,5", "normalise_obs": True}
+    algorithm = find("ppo")(find("ppo").Config(**options), LISTING)
+    assert not algorithm.standardiser.numbers.any()
+    plain = find("ppo")(find("ppo").Config(normalise_obs=True), LISTING)
+    assert plain.standardiser.numbers.all()
+
+
+# -- entropy ---------------------------------------------------------------------------------------
+
+
+def test_the_weight_of_the_entropy_falls_to_its_share():
+    algorithm = build("ppo", mortal(), entropy=0.2, entropy_decay=0.75, **TINY)
+    assert_close(algorithm.entropy_weight(clock(progress=0.0)), 0.2, 1e-6)
+    assert_close(algorithm.entropy_weight(clock(progress=0.5)), 0.125, 1e-6)
+    assert_close(algorithm.entropy_weight(clock(progress=1.0)), 0.05, 1e-6)
+
+
+@pytest.mark.parametrize("name", ["ppo", "coma"])
+def test_at_the_end_a_weight_that_is_lost_is_none(name: str):
+    """Bits of the last update are those of a run without bonus."""
+    window = probe(name).seen.window
+    ends = [
+        learnt(name, **options)(window, clock(progress=1.0))[1]
+        for options in ({"entropy": 0.5, "entropy_decay": 1.0}, {"entropy": 0.0}, {"entropy": 0.5})
+    ]
+    assert_close(ends[0], ends[1], 1e-6)
+    assert bits(ends[0]) != bits(ends[2])

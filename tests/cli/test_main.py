@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -315,6 +316,35 @@ entry(["list", "--help"])
             assert run.poll() is None
         run.send_signal(signal.SIGINT)
         assert run.wait(60) == 0
+
+
+def test_a_second_ctrl_c_ends_a_process_whose_libraries_are_busy():
+    """A compiler does not return to Python, whose own handlers have to wait for it."""
+    code = """
+import ctypes
+from shoal.cli import main
+
+def busy(*_):
+    print("busy", flush=True)
+    mutex = ctypes.create_string_buffer(128)
+    for _ in range(2):
+        ctypes.CDLL(None).pthread_mutex_lock(mutex)
+
+main.IMPATIENCE = 0.1
+main.main = busy
+main.entry([])
+"""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as run:
+        try:
+            assert run.stdout and run.stdout.readline() == "busy\n"
+            for _ in range(2):
+                run.send_signal(signal.SIGINT)
+                time.sleep(0.2)
+            assert run.wait(60) == 130
+            assert run.stderr and run.stderr.read() == "shoal: stopped\n"
+        finally:
+            run.kill()
 
 
 def test_options_of_a_native_game_may_change_who_plays_in_a_team(tmp_path: Path) -> None:

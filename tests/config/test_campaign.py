@@ -21,6 +21,7 @@ import pytest
 
 from shoal.cli import main
 from shoal.config import campaign as planning
+from shoal.config.campaign_words import listed
 from shoal.errors import ShoalError
 from shoal.report import results, tables
 
@@ -218,8 +219,8 @@ def test_runs_that_differ_are_told_apart():
 def made(words: str, seeds: str = "2", *options: str) -> planning.Plan:
     sizes = [word for name, value in SIZES.items() for word in (f"--{name}", str(value))]
     return planning.made(
-        planning.listed(words),
-        planning.listed("test/identity"),
+        listed(words),
+        listed("test/identity"),
         planning.numbers(seeds),
         [*sizes, *options],
     )
@@ -281,8 +282,7 @@ def test_a_file_says_what_flags_cannot(tmp_path: Path, monkeypatch: pytest.Monke
     assert pair.config["teams"]["adversary"]["options"]["lr"] == 0.01
     with pytest.raises(
         ShoalError,
-        match=r"\[scales\] has 'mpe/simple_tag adversery', did you"
-        r" mean '.* adversary'",
+        match=r"\[scales\] has 'mpe/simple_tag adversery' .did you mean '.* adversary'",
     ):
         planning.checked(replace(plan, scales={"mpe/simple_tag adversery": [0.0, 1.0]}))
     study = results.of_campaign(folder, plan)

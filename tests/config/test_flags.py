@@ -79,6 +79,17 @@ def test_help_has_no_colours_where_they_are_not_wanted(
         assert ("\x1b[" in capsys.readouterr().out) == coloured
 
 
+def test_lines_of_help_break_at_the_edge_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not where the docstring of a field breaks."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([*PAIR, "--help"])
+    assert "a step moves all agents of one game once." in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_the_return_is_shown_on_narrow_screens(
     columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

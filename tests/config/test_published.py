@@ -15,6 +15,7 @@ from helpers import PAGES, opened, with_pages
 from shoal import algorithms, envs
 from shoal.config import campaign, published
 from shoal.config.arguments import env_options
+from shoal.config.campaign_words import split
 from shoal.config.published import Table, Task
 from shoal.config.trust import NOTHING
 from shoal.engine.evaluate import Evaluator
@@ -47,7 +48,7 @@ def own(folder: Path, text: str = OWN) -> Table:
 
 
 def game(one: Task) -> Any:
-    words = campaign.split(one.train)
+    words = split(one.train)
     return envs.make(words[0], **env_options(words[1:])[0])
 
 
@@ -177,8 +178,8 @@ def test_patterns_leave_out_what_cannot_be_trained() -> None:
 @pytest.mark.parametrize(
     ("tasks", "named", "told"),
     [
-        ("Climbin", "", "has no task 'Climbin', did you mean 'Climbing'?"),
-        ("", "MAPO", "has no algorithm 'MAPO', did you mean 'MAPPO'?"),
+        ("Climbin", "", "has no task 'Climbin' (did you mean 'Climbing'?)"),
+        ("", "MAPO", "has no algorithm 'MAPO' (did you mean 'MAPPO'?)"),
         ("Climbing,", "", "has no task ''"),
         ("Adversary", "", "Adversary of papoudakis2021 cannot be trained, as its adversary"),
     ],
@@ -242,7 +243,7 @@ def test_a_table_that_is_wrong_says_where(case: str, tmp_path: Path) -> None:
     ("line", "told"),
     [
         ('metric = "wun"', r"has no metric 'wun': it has none"),
-        ('team = "agnet"', r"Easy has no team 'agnet', did you mean 'agent'\?: it has agent"),
+        ('team = "agnet"', r"Easy has no team 'agnet' \(did you mean 'agent'\?\): it has agent"),
     ],
 )
 def test_a_score_that_a_game_does_not_have_is_refused_before_training(

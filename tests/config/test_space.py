@@ -63,4 +63,4 @@ def test_draws_stay_inside() -> None:
     draws = [one.draw(rng) for _ in range(200)]
     assert min(draws) >= 1e-4 and max(draws) <= 1e-2 and np.median(draws) < 2e-3
     assert {other.draw(rng) for _ in range(100)} == {2, 3, 4}
-    assert one.held(1.0) == 1e-2 and other.held(0.0) == 2
+    assert one.clamped(1.0) == 1e-2 and other.clamped(0.0) == 2

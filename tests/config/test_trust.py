@@ -330,6 +330,81 @@ def test_a_group_of_strangers_runs_nothing_and_stays_in_its_folder(
     assert not mark.exists() and not (tmp_path / "x").exists()
 
 
+def test_a_strangers_cluster_is_not_joined(
+    cartpole: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What its nodes send is unpickled here. One's own is typed, or trusted; a policy needs
+    none."""
+    joined: list[str] = []
+
+    def connect(address: str) -> None:
+        joined.append(address)
+        raise ShoalError("no cluster there")
+
+    for module in ("shoal.sweep.cluster", "shoal.engine.ray_host"):
+        monkeypatch.setattr(f"{module}.connect", connect)
+    place = "ray://127.0.0.1:9"
+    run = rewritten(
+        cartpole, tmp_path / "run", lambda config: config["settings"].update(cluster=place)
+    )
+    config = json.loads((run / "config.json").read_text())
+    group = tmp_path / "group"
+    group.mkdir()
+    (group / "group.json").write_text(json.dumps({"seeds": [0, 1], "config": config}))
+    out = ["--out", str(tmp_path / "out")]
+    for words in (
+        ["resume", str(run)],
+        ["train", f"{run}/config.json", *out],
+        ["resume", str(group)],
+        ["train", f"{group}/group.json", "--seeds", "2", *out],
+    ):
+        refused(words, capsys, place, "--trust")
+    assert joined == []
+    for words in (
+        ["resume", str(run), "--trust"],
+        ["resume", str(group), "--trust"],
+        ["resume", str(group), "--cluster", place],
+    ):
+        refused(words, capsys, "no cluster there")
+    assert joined == [place] * 3
+    assert isinstance(shoal.load(run), Player)
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        "[algorithm]\ntorso = 'sly:make'",
+        "[settings]\ncallbacks = ' sly:make ,'",
+        "[settings]\ntrack = 'sly:make'",
+        "[settings]\ncluster = 'ray://127.0.0.1:9'\nseeds = 2",
+        "[env]\nentry_point = 'sly:make'",
+    ],
+)
+def test_a_strangers_preset_runs_nothing(
+    tables: str, mark: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "preset.toml"
+    file.write_text(tables)
+    words = ["train", "ppo", "gym:CartPole-v1", "--preset", str(file), "--out", str(tmp_path)]
+    refused(words, capsys, "--trust")
+    assert not mark.exists()
+    with pytest.raises(ShoalError, match="--trust"):
+        shoal.train("ppo", "gym:CartPole-v1", preset=str(file), out=str(tmp_path))
+
+
+def test_a_preset_of_ones_own_is_used_when_trusted(
+    mark: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "preset.toml"
+    file.write_text("[algorithm]\ntorso = 'sly:make'")
+    words = ["train", "ppo", "gym:CartPole-v1", "--preset", str(file), "--out", str(tmp_path)]
+    refused([*words, "--trust"], capsys, "sly:make is not a torso")
+    assert mark.exists()
+
+
 def test_processes_trust_only_what_they_are_handed(
     mark: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -128,8 +128,9 @@ def test_every_policy_is_equal_in_numpy_and_onnx(
         ("maddpg", SPREAD, {"policies": 2, "torso": "gru"}),
         ("qmix", SPREAD, {"ensemble": 2, "torso": "gru"}),
         ("dqn", SPREAD, {"ensemble": 2, "sharing": "own"}),
+        ("ppo", SPREAD, {"entities": "4:2x3,10:2x2@2,3"}),
     ],
-    ids=["parts", "policies", "ensemble", "own ensemble"],
+    ids=["parts", "policies", "ensemble", "own ensemble", "entities"],
 )
 def test_parts_and_ensembles_are_equal_in_numpy_and_onnx(
     name: str, env: str, own: dict[str, Any], greedy: bool, tmp_path: Path
@@ -350,9 +351,9 @@ def test_what_cannot_be_exported_is_said_in_a_sentence(
         assert main(["export", *words]) == 2
         return capsys.readouterr().err
 
-    assert "no format 'onx', did you mean 'onnx'?" in specs(str(saved), "--to", "onx")
+    assert "no format 'onx' (did you mean 'onnx'?)" in specs(str(saved), "--to", "onx")
     assert "say which run to export" in specs()
-    assert "has no team 'agnt', did you mean 'agent'?" in specs(str(saved), "--team", "agnt")
+    assert "has no team 'agnt' (did you mean 'agent'?)" in specs(str(saved), "--team", "agnt")
     (tmp_path / "mine").mkdir()
     assert "is no export: choose" in specs(str(saved), "--out", str(tmp_path / "mine"))
     monkeypatch.setitem(sys.modules, "onnx", None)

@@ -385,7 +385,7 @@ def test_a_tracker_that_is_not_installed_is_asked_for_in_a_sentence(word: str, t
     assert (
         done.stderr == f"shoal: the package {word} is not installed: pip install 'shoal[{word}]'\n"
     )
-    with pytest.raises(ShoalError, match="<module>:<class>, not 'wandbb', did you mean 'wandb'"):
+    with pytest.raises(ShoalError, match=r"<module>:<class>, not 'wandbb' \(did you mean 'wandb'"):
         Config.build("test/identity", {"agent": ("random", {})}, {}, {"track": "wandbb"})
 
 

@@ -122,7 +122,7 @@ def test_games_on_the_host_tell_thoughts_too(tmp_path):
 
 
 def test_bars_of_utilities_begin_at_the_least():
-    head = thoughts.Head("a", "t", "utilities", np.array([-3.0, 1.0, -np.inf]), None, None)
+    head = thoughts.AgentThoughts("a", "t", "utilities", np.array([-3.0, 1.0, -np.inf]), None, None)
     np.testing.assert_allclose(thoughts.shares(head), [0.05, 1.0, 0.0])
     none = thoughts.beneath(np.zeros((50, 600, 3), np.uint8), [], {})
     assert none.shape[1:] == (600, 3)

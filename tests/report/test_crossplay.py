@@ -119,7 +119,7 @@ def test_what_cannot_play_is_refused_in_a_sentence(
         crossplay([alone, other])
     with pytest.raises(ShoalError, match=r"seats must be between 1 and 2.* not 3"):
         crossplay([alone, alone], Rules(seats=3))
-    with pytest.raises(ShoalError, match="no team 'agnt', did you mean 'agent'"):
+    with pytest.raises(ShoalError, match=r"no team 'agnt' \(did you mean 'agent'"):
         crossplay([other, other], Rules(team="agnt"))
     assert main(["crossplay", str(spread[0]), "nowhere"]) == 2
     assert "nowhere" in capsys.readouterr().err

@@ -105,7 +105,7 @@ def test_a_metric_may_be_the_score(study: Path, capsys: pytest.CaptureFixture) -
 def test_a_metric_that_no_run_has_is_refused(study: Path, capsys: pytest.CaptureFixture) -> None:
     assert main.main(["report", str(study), "--metric", "wonn"]) == 2
     said = capsys.readouterr().err
-    assert "no run has the metric 'wonn', did you mean 'won'?: they have won, food" in said
+    assert "no run has the metric 'wonn' (did you mean 'won'?): they have won, food" in said
 
 
 def test_a_teams_metric_is_a_score_of_that_team(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_seeds_in_one_program_say_each_its_own(monkeypatch: pytest.MonkeyPatch) 
     loop = Loop(env, {TEAM: build("a2c", env, **TINY)}, games=4, window=5, steps=1000)
     states = [loop.init(seed) for seed in range(2)]
     both = jax.tree.map(lambda *x: jnp.stack(x), *states)
-    _, metrics = program(loop, 3)(both)
+    _, metrics = program(loop, 3)(both, 1000.0, {})
     assert metrics.own["right"].shape == (2, 3)
     np.testing.assert_allclose(metrics.own["right"], 2 * metrics.returns[TEAM], rtol=1e-6)
     assert (metrics.own["right"][0] != metrics.own["right"][1]).any()

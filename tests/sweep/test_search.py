@@ -15,6 +15,7 @@ from shoal.sweep import search
 
 optuna = pytest.importorskip("optuna")
 SIZES = "--games 4 --window 5 --hidden 4 --layers 1 --evaluations 1 --eval-episodes 2 --steps 100"
+TOGETHER = ("--method", "population", "--together", "--out", "x")
 WORDS = ["a2c", "test/identity", *SIZES.split()]
 
 
@@ -63,6 +64,9 @@ def test_what_cannot_be_searched_is_said(
         ("--over", "lr=1e-3,1e-2"): "say where the search goes",
         ("--over", "lr=1e-3,1e-2", "--out", "x", "--seeds", "2"): "leave out --seeds",
         ("--over", "lr=1e-3..1e-2", "--method", "grid", "--out", "x"): "how many values lr has",
+        ("--over", "lr=1e-3,1e-2", "--together", "--out", "x"): "say --method population",
+        ("--over", "hidden=4,8", *TOGETHER): "runs that differ in hidden are different programs",
+        ("--over", "critic-lr=0,1e-3", *TOGETHER): "differ in critic_lr are different programs",
     }
     for words, sentence in wrong.items():
         assert main(["sweep", *WORDS, *words]) == 2
@@ -81,10 +85,13 @@ def test_a_grid_is_tried_whole_and_bad_trials_are_pruned(tmp_path: Path) -> None
     assert (out / "importance.png").exists()
 
 
-@pytest.mark.slow
-def test_a_population_replaces_its_worst_by_forks_of_its_best(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [["--together"], pytest.param([], marks=pytest.mark.slow)])
+def test_a_population_replaces_its_worst_by_forks_of_its_best(
+    how: list[str], tmp_path: Path
+) -> None:
+    """In one compiled program, and in processes."""
     out = tmp_path / "population"
-    more = ["--method", "population", "--members", "4", "--rounds", "2", "--out", str(out)]
+    more = ["--method", "population", "--members", "4", "--rounds", "2", "--out", str(out), *how]
     assert main(["sweep", *WORDS, "--over", "lr=1e-4..1e-1:log", *more]) == 0
     rounds = json.loads((out / "population.json").read_text())["rounds"]
     parents = [one["parent"] for one in rounds[1]]

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import load
 
 import shoal
 from shoal.cli.main import main
@@ -15,6 +17,7 @@ from shoal.config.arguments import compose_arguments
 from shoal.config.campaign import Job
 from shoal.config.settings import Settings, numbers
 from shoal.errors import ShoalError
+from shoal.run import trainer
 from shoal.store import folder
 from shoal.sweep import scheduler, seeds, vectorised
 
@@ -116,6 +119,33 @@ def test_a_group_grows(case: str) -> None:
 def test_a_group_does_not_shrink(tmp_path: Path) -> None:
     with pytest.raises(ShoalError, match="has 3 seeds already: ask for more, not 2"):
         seeds._with_more(tmp_path, [0, 1, 2], "2", 0)
+
+
+def test_runs_with_other_numbers_in_one_program_end_as_alone(tmp_path: Path) -> None:
+    """Each learns with its own; the program takes them as arrays."""
+    words = [*TINY.split(), "--devices", "1", "--out", str(tmp_path)]
+    each = [(1e-3, 0.01, 0.9), (1e-2, 0.05, 0.99)]
+    configs = [
+        compose_arguments(
+            [*words, "--lr", str(lr), "--entropy", str(e), "--gamma", str(g), "--name", f"run-{k}"]
+        )[0]
+        for k, (lr, e, g) in enumerate(each)
+    ]
+    assert {name: len(values) for name, values in vectorised.numbers(configs)["agent"].items()} == {
+        "entropy": 2,
+        "gamma": 2,
+        "lr": 2,
+    }
+    vectorised.work(configs, quiet=True)
+    learnt = []
+    for config in configs:
+        settings = replace(config.settings, out=str(tmp_path / "alone"))
+        alone = trainer.train(replace(config, settings=settings), quiet=True).path
+        both = [load(weights(run)) for run in (alone, tmp_path / alone.name)]
+        for name, own in both[0].items():
+            np.testing.assert_allclose(both[1][name], own, rtol=1e-4, atol=1e-6)
+        learnt.append(both[1])
+    assert any((learnt[0][name] != learnt[1][name]).any() for name in learnt[0])
 
 
 def test_seeds_in_one_program_are_trained_further(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_the_command_lists_them(capsys: pytest.CaptureFixture[str]):
     assert main(["zoo", "zoo:climbing", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["climbing"]["package"] == "shoal"
     assert main(["zoo", "sprad"]) == 2
-    assert "no policy 'sprad', did you mean 'spread'?" in capsys.readouterr().err
+    assert "no policy 'sprad' (did you mean 'spread'?)" in capsys.readouterr().err
     assert main(["evaluate", "zoo:climbing", "--episodes", "2"]) == 0
     assert "dqn on matrix/climbing" in capsys.readouterr().out
     assert main(["train", "--team", "agent=zoo:sprad", "mpe/simple_spread"]) == 2

@@ -49,7 +49,7 @@ class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
     sharing: ClassVar[tuple[str, ...]] = ()  # of parameters it supports: shared, own, partition
     recurrence: ClassVar[bool] = False  # whether its torso may be recurrent
     needs_training: ClassVar[bool] = True  # whether it must train before it can play
-    # whether it may learn from a window that its learner of before played
+    # whether it may learn from a window that was played before its last update
     bears_staleness: ClassVar[bool] = True
     sees_state: bool = False
     central_execution: ClassVar[bool] = False  # acting takes what all agents of a team observe
@@ -84,11 +84,11 @@ class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
 
     @classmethod
     def suited(cls, config: ConfigT, share: Share) -> list[Fit]:
-        """Values that suit this share, for options that do not and that nobody has set."""
+        """Values for options whose defaults do not suit this share."""
         return []
 
     def protocol(self, share: Share) -> TeamProtocol:
-        """How this team is trained, as a reader of its scores must know."""
+        """Facts of training that a reader of this team's scores needs."""
         return {"reward": "unused", "updates_per_step": 0}
 
     def init(self, rng: Rng) -> LearnerT:
@@ -111,8 +111,9 @@ class Algorithm(Generic[ConfigT, LearnerT, MemoryT, CarryT]):
         return None
 
     def values(self, learner: LearnerT, view: View, carry: CarryT, clock: Clock) -> Array | None:
-        """`[B,N]` the return that each agent's greedy play promises from here on; None where this
-        cannot be told from a view, or the learner holds only what acts."""
+        """`[B,N]` the return that each agent expects of greedy play from here on.
+
+        None if that takes more than a view, or if the learner holds only what acts."""
         return None
 
     def acting(self, learner: LearnerT) -> LearnerT:

@@ -51,7 +51,7 @@ class COMAConfig(OnPolicyConfig):
     epsilon: float = 0.1
     """Probability spread evenly over the legal actions, at the start."""
     epsilon_end: float = 0.01
-    """The same at the end of its schedule."""
+    """That probability, at the end of its schedule."""
     epsilon_steps: float = 500_000
     """Environment steps over which it falls."""
 
@@ -178,7 +178,7 @@ class COMA(OnPolicy[COMAConfig]):
         actor, metrics = self.actor_loss(dist, batch._replace(advantage=advantage))
         entropy = (dist.entropy() * batch.weight).sum()
         metrics |= {"actor_loss": actor, "critic_loss": critic, "entropy": entropy}
-        loss = actor - self.config.entropy * entropy + self.config.value_weight * critic
+        loss = actor - self.entropy_weight(clock) * entropy + self.config.value_weight * critic
         return loss, metrics
 
     def updated(self, learner: Learner) -> Learner:

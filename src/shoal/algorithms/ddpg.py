@@ -21,7 +21,7 @@ from ..nets.layers import Rng
 from ..types import Box, Clock, Decision, Share, View
 from .base import Metrics, at_most, fraction, not_negative, positive
 from .networked import Carry, Hidden
-from .off_policy import Batch, Learner, zeros
+from .off_policy import Batch, Learner, step_if
 from .pathwise import Pathwise, PathwiseConfig
 
 
@@ -33,14 +33,14 @@ class DDPGConfig(PathwiseConfig):
     """Continuous actions: deviation of the exploring noise at the start, in units of half the
     range."""
     noise_end: float = 0.05
-    """The same at the end of its schedule."""
+    """That deviation, at the end of its schedule."""
     noise_steps: float = 500_000
     """Environment steps over which it falls."""
     epsilon: float = 0.0
     """Probability of any legal action instead, all along: noise for discrete actions beside
     Gumbel's."""
     temperature: float = 1.0
-    """Discrete actions: of the Gumbel-softmax the actor learns through."""
+    """Discrete actions: temperature of the Gumbel-softmax that the actor learns through."""
     penalty: float = 1e-3
     """Weight of the squared logits (discrete) or of what tanh squashes (continuous): keeps policies
     from saturating."""
@@ -185,10 +185,7 @@ class DDPG(Pathwise[DDPGConfig]):
         if self.config.delay == 1:
             return super().actor_step(learner, batch, key, clock)
         turn = (learner.updates + 1) % self.config.delay == 0
-        step = super().actor_step
-        learner, metrics = jax.lax.cond(
-            turn, step, partial(_stay, step), learner, batch, key, clock
-        )
+        learner, metrics = step_if(turn, super().actor_step, (learner,), batch, key, clock)
         # Metrics are 0 at the steps between, so scale them: the mean is then that of actor steps.
         return learner, {name: value * self.config.delay for name, value in metrics.items()}
 
@@ -214,8 +211,3 @@ class DDPG(Pathwise[DDPGConfig]):
         out = policy.raw
         used = policy.legal
         return (out**2 * used).sum(-1) / jnp.maximum(used.sum(-1), 1)
-
-
-def _stay(step: Any, learner: Learner, *rest: Any) -> tuple[Learner, Metrics]:
-    """Skip the actor's update; metrics are zeros."""
-    return learner, zeros(step, learner, *rest)

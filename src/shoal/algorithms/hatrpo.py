@@ -86,9 +86,9 @@ class HATRPO(PolicyInTurn[HATRPOConfig]):
         (loss, metrics), grad = total(slope({"actor": rows}, learner, batch, clock))
         grad = jax.tree.map(jnp.negative, grad["actor"])
         old, _, _ = self.policy(actors, batch.context, at(batch.actor_carry, 0), clock)
-        kl = partial(self.moved_away, old, actors, owner, batch, clock)
+        kl = partial(self.mean_kl, old, actors, owner, batch, clock)
         bound = annealed(c.max_kl, c.anneal, clock.progress)
-        step = natural_step(grad, partial(self.curved, kl, rows), bound, c.rounds)
+        step = natural_step(grad, partial(self.hessian_product, kl, rows), bound, c.rounds)
         promise: Any = optax.tree.vdot(grad, step)
 
         def measure(rows: Actor) -> tuple[Array, Array]:
@@ -103,7 +103,7 @@ class HATRPO(PolicyInTurn[HATRPOConfig]):
         params = learner.params | {"actor": with_row(actors, owner, new)}
         return learner._replace(params=params), metrics
 
-    def moved_away(
+    def mean_kl(
         self, old: Any, actors: Actor, owner: Array, batch: Batch, clock: Clock, rows: Actor
     ) -> Array:
         """Mean KL of an owner's new policies from the `old`, this device's share."""
@@ -111,7 +111,7 @@ class HATRPO(PolicyInTurn[HATRPOConfig]):
         new, _, _ = self.policy(actors, batch.context, at(batch.actor_carry, 0), clock)
         return (old.kl(new) * batch.weight).sum()
 
-    def curved(self, kl: Any, rows: Actor, direction: Actor) -> Actor:
+    def hessian_product(self, kl: Any, rows: Actor, direction: Actor) -> Actor:
         """The product of the damped Hessian of `kl` at `rows` and a direction."""
         _, product = jax.jvp(jax.grad(kl), (rows,), (direction,))
         damping = self.config.damping

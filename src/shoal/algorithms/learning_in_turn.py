@@ -71,14 +71,14 @@ class InTurn(Networked[NetConfigT, LearnerT, MemoryT]):
         """`[N]` bool: agents of an owner."""
         return jnp.asarray(self.owner) == owner
 
-    def alone(self, learner: LearnerT, owner: Array) -> LearnerT:
+    def rows_of(self, learner: LearnerT, owner: Array) -> LearnerT:
         """The learner reduced to an owner's rows."""
         whole: Any = learner
         rows = {part: net for part, net in whole.params.items() if part != "critic"}
         params, opt = row((rows, {part: whole.opt[part] for part in rows}), owner)
         return whole._replace(params=params, opt=opt)
 
-    def returned(self, learner: LearnerT, owner: Array, alone: Any) -> LearnerT:
+    def with_rows(self, learner: LearnerT, owner: Array, alone: Any) -> LearnerT:
         """The whole learner, with an owner's rows as they are now."""
         whole: Any = learner
         params = {
@@ -143,14 +143,14 @@ class PolicyInTurn(InTurn[OnPolicyConfigT, on_policy.Learner, Rollout], OnPolicy
         alone, metrics = self.passes(
             losses,
             ("actor",),
-            self.alone(learner, owner),
+            self.rows_of(learner, owner),
             batch,
             key,
             clock,
             c.epochs,
             c.minibatches,
         )
-        return self.returned(learner, owner, alone), metrics
+        return self.with_rows(learner, owner, alone), metrics
 
     def actor_alone(
         self, actors: Actor, owner: Array, rows: dict, _: Any, batch: Batch, clock: Clock
@@ -189,11 +189,11 @@ class PathwiseInTurn(
     ) -> tuple[off_policy.Learner, tuple[Metrics, Metrics]]:
         """One owner's step, weighed as its agents are in the team's loss."""
         batch = batch._replace(actor_weight=batch.actor_weight * self.own(owner))
-        alone = self.alone(learner, owner)
+        alone = self.rows_of(learner, owner)
         losses = partial(self.actor_alone, owner)
         grads, metrics, _ = gradients(losses, alone.params, learner, batch, key)
         alone, norms = self.descended(alone, tuple(alone.params), grads, clock)
-        return self.returned(learner, owner, alone), (metrics, norms)
+        return self.with_rows(learner, owner, alone), (metrics, norms)
 
     def actor_alone(
         self,

@@ -32,7 +32,7 @@ class MFACConfig(COMAConfig):
     epsilon: float = 0.0
     """Probability spread evenly over the legal actions, at the start."""
     epsilon_end: float = 0.0
-    """The same at the end of its schedule."""
+    """That probability, at the end of its schedule."""
 
 
 class MFAC(COMA):

@@ -27,11 +27,11 @@ class MFQConfig(ValueConfig):
     epsilon: float = 0.0
     """Probability of any legal action in place of the Boltzmann policy's, at the start."""
     epsilon_end: float = 0.0
-    """The same at the end of its schedule."""
+    """That probability, at the end of its schedule."""
     temperature: float = 1.0
-    """Of the Boltzmann policy, in units of utilities, at the start."""
+    """Temperature of the Boltzmann policy, in units of utilities, at the start."""
     temperature_end: float = 0.1
-    """The same at the end of its schedule; 0 takes the best action."""
+    """That temperature, at the end of its schedule; 0 takes the best action."""
     temperature_steps: float = 200_000
     """Environment steps over which it falls."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from ..errors import ShoalError
-from ..nets import curiosity, torsos
+from ..nets import curiosity, entities, torsos
 from .base import at_most, fraction, not_negative, positive
 
 
@@ -44,7 +44,7 @@ class NetConfig:
     layers: int = 2
     """Hidden layers."""
     activation: Literal["tanh", "relu"] = "tanh"
-    """Of the hidden layers."""
+    """Activation of the hidden layers."""
     layer_norm: bool = False
     """Standardise the features after each hidden layer."""
     channels: str = "16,32"
@@ -59,6 +59,10 @@ class NetConfig:
     """What central critics and mixers see: the state as the game gives it, or all observations
     joined; critics also that and the agent's own observation (agent), or this before those of the
     others, none twice (pruned)."""
+    entities: str = ""
+    """Things alike that an observation lists, which nets read nearest first: those that the game
+    says (game), or kinds as first:numbersxcount, such as 4:2x3,10:2x2, with the agent's own place
+    after them if theirs is on the board, such as 0:3x3@9,10; empty keeps the game's order."""
     normalise_obs: bool = False
     """Show nets observations, and the state, in deviations from their running means, clipped at
     10."""
@@ -78,6 +82,8 @@ class NetConfig:
         fraction(self, "gamma", "curiosity_decay")
         not_negative(self, "curiosity_weight", "near")
         convolutions(self.channels)
+        if self.entities != "game":
+            entities.parse(self.entities)
         _check_near(self)
         if self.curiosity:
             curiosity.find(self.curiosity)

@@ -15,6 +15,7 @@ from ..learning.returns import counted, left, settle
 from ..learning.trees import at
 from ..nets import torsos
 from ..nets.conv import Cnn, ConvEncoder
+from ..nets.entities import Entities, parse
 from ..nets.inputs import (
     ID,
     LAST_ACTION,
@@ -69,6 +70,7 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         self._check_state(config)
         if config.state == "joined":
             self.spec = replace(spec, state=spec.n * spec.obs, joined=True)
+        self.entities = self._entities()
         self.owner = owners(config.sharing, spec)
         self.alike = len(set(self.owner)) < spec.n  # some agents share parameters
         self.told_apart = config.agent_id and self.alike
@@ -89,7 +91,7 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
             self.standardiser = Standardiser(
                 spec,
                 self.owner,
-                self._place() if config.near else (),
+                self._distances(),
                 config.normalise_obs,
                 config.normalise_reward,
                 config.reward,
@@ -141,7 +143,7 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
                 " all observations joined: set state to agent"
             )
 
-    def whole(self, parts: tuple[InputPart, ...]) -> tuple[InputPart, ...]:
+    def critic_inputs(self, parts: tuple[InputPart, ...]) -> tuple[InputPart, ...]:
         """Inputs of a critic, with the state as the config says; none twice."""
         others = (OTHERS_OBS,) if self.spec.n > 1 else ()
         forms = {"agent": (STATE, OBS), "pruned": (OBS, *others)}
@@ -164,6 +166,26 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
             )
         return place
 
+    def _entities(self) -> Entities:
+        """The things alike that nets read nearest first."""
+        told = self.config.entities
+        if told == "game" and not self.spec.entities:
+            raise ShoalError(
+                "this game does not say which things alike its observations list: set entities to"
+                " such as 4:2x3, or to nothing"
+            )
+        found = parse(self.spec.entities if told == "game" else told)
+        if found.last >= self.spec.obs or (found.kinds and self.spec.pixels):
+            raise ShoalError(
+                f"entities {told!r:.80} are not in this game's observations of {self.spec.obs}"
+                " numbers, counted from 0: change entities"
+            )
+        return found
+
+    def _distances(self) -> tuple[int, ...]:
+        """The numbers of an observation that distances are measured by."""
+        return (*(self._place() if self.config.near else ()), *self.entities.places)
+
     @property
     def sees_state(self) -> bool:
         return any(STATE in parts for parts in self.inputs.values())
@@ -172,8 +194,8 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
     def joins(self) -> bool:
         """Whether the state is made of the observations, here and not by the game."""
         c = self.config
-        own = not self.stores_joined or c.state == "joined" or c.normalise_obs
-        return own and self.spec.joined and self.sees_state
+        own = not self.stores_joined or c.state == "joined" or c.normalise_obs or c.entities
+        return bool(own) and self.spec.joined and self.sees_state
 
     @property
     def sees_mates(self) -> bool:
@@ -244,6 +266,8 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
 
         An agent truncated alone counts as alive at that instant, as its value there is needed.
         """
+        if self.entities.kinds:
+            view = view._replace(obs=self.entities.nearest_first(view.obs))
         view = self.with_state(view)
         return view._replace(alive=counted(view, self.config.reward)) if self.spec.leaves else view
 

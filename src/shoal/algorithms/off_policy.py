@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -31,7 +32,7 @@ class OffPolicyConfig(NetConfig):
     lr: float = 1e-3
     """Learning rate."""
     activation: Literal["tanh", "relu"] = "relu"
-    """Of the hidden layers."""
+    """Activation of the hidden layers."""
     n_step: int = 1
     """Rewards summed before the target's value."""
     lam: float = 0.0
@@ -55,7 +56,7 @@ class OffPolicyConfig(NetConfig):
     tau: float = 0.005
     """How far target networks move towards the online ones; 1 copies them."""
     target_every: int = 1
-    """Gradient steps between two such moves."""
+    """Gradient steps between two moves of the target networks."""
     priority: float = 0.0
     """Exponent of prioritised replay; 0 draws uniformly."""
     importance: float = 0.4
@@ -197,9 +198,8 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
         ready = (clock.steps >= c.warmup) & memory.ready(
             c.length + 1 + self.sees_rivals, c.whole_episodes
         )
-        steps = partial(self._gradient_steps, memory, key, clock)
-        learner, priority, metrics = jax.lax.cond(
-            ready, steps, partial(_wait, steps), learner, memory.priority
+        learner, priority, metrics = step_if(
+            ready, self._gradient_steps, (learner, memory.priority), memory, key, clock
         )
         return (
             learner,
@@ -208,7 +208,7 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
         )
 
     def _gradient_steps(
-        self, memory: Replay, key: Array, clock: Clock, learner: Learner, priority: Array
+        self, learner: Learner, priority: Array, memory: Replay, key: Array, clock: Clock
     ) -> tuple[Learner, Array, Metrics]:
         """All gradient steps of one iteration."""
         keys = jax.random.split(key, self.config.updates)
@@ -279,15 +279,16 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
         return learner._replace(target=target, updates=updates)
 
 
-def _wait(steps: Any, learner: Learner, priority: Array) -> tuple[Learner, Array, Metrics]:
-    """Change nothing, as it is too early to learn."""
-    return learner, priority, zeros(steps, learner, priority)
+def step_if(turn: Array, step: Callable[..., tuple], kept: tuple, *rest: Any) -> tuple:
+    """`step(*kept, *rest)` if it is its turn, which returns `(*kept, metrics)`; else `kept` as it
+    is, and zeros as metrics."""
+    step = jax.jit(step, inline=True)  # traced once for both branches
 
+    def skip(*args: Any) -> tuple:
+        *_, metrics = jax.eval_shape(step, *args)
+        return *args[: len(kept)], jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), metrics)
 
-def zeros(step: Any, *args: Any) -> Metrics:
-    """Zeros in the shape of the metrics that `step` would return as its last result."""
-    *_, metrics = jax.eval_shape(step, *args)
-    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), metrics)
+    return jax.lax.cond(turn, step, skip, *kept, *rest)
 
 
 def gradients(

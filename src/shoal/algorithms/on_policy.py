@@ -58,7 +58,7 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         central = STATE in self.critic_sees
         # with one state for all and own rewards, the critic needs agents' ids to tell them apart
         needed = self.alike and own and central
-        sees = self.whole(self.critic_sees)
+        sees = self.critic_inputs(self.critic_sees)
         own_value = needed or (self.told_apart and (own or OBS in sees))
         self.inputs["critic"] = tuple(part for part in sees if part is not ID or own_value)
         if OBS in self.critic_sees and not central:
@@ -324,7 +324,12 @@ class OnPolicy(Windowed[OnPolicyConfigT, Learner]):
         loss, metrics = self.actor_loss(dist, batch)
         entropy = (dist.entropy() * batch.weight).sum()
         metrics |= {"actor_loss": loss, "entropy": entropy}
-        return loss - self.config.entropy * entropy, features, metrics
+        return loss - self.entropy_weight(clock) * entropy, features, metrics
+
+    def entropy_weight(self, clock: Clock) -> Array:
+        """The entropy bonus's weight at this point of the run."""
+        c = self.config
+        return c.entropy * (1 - c.entropy_decay * jnp.minimum(clock.progress, 1.0))
 
     def critic_losses(
         self, critic: Any, learner: Learner, batch: Batch, features: Array | None = None

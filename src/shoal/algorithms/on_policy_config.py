@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..errors import ShoalError
-from .base import not_negative, positive
+from .base import fraction, not_negative, positive
 from .windowed import WindowedConfig
 
 
@@ -17,7 +17,9 @@ class OnPolicyConfig(WindowedConfig):
     critic_lr: float = 0.0
     """Learning rate of the critic; 0 takes the actor's."""
     entropy: float = 0.01
-    """Weight of the entropy bonus."""
+    """Weight of the entropy bonus, at the start."""
+    entropy_decay: float = 0.0
+    """Share of that weight that is lost by the end of the run, linearly."""
     normalise_advantage: bool = True
     """Give the window's advantages zero mean and unit variance (dividing by their deviation +
     1e-8)."""
@@ -28,7 +30,7 @@ class OnPolicyConfig(WindowedConfig):
     """With normalise_value: whenever those statistics change, rescale the critic's last layer so
     that it predicts the same returns as before (PopArt)."""
     value_loss: Literal["squared", "huber"] = "squared"
-    """Of the critic: half its squared error, or Huber's, which is linear beyond huber_delta."""
+    """The critic's loss: half its squared error, or Huber's, which is linear beyond huber_delta."""
     huber_delta: float = 10.0
     """Size of an error, in the critic's unit, beyond which Huber's loss is linear."""
     value_weight: float = 1.0
@@ -43,6 +45,7 @@ class OnPolicyConfig(WindowedConfig):
         super().__post_init__()
         not_negative(self, "critic_lr", "value_weight")
         positive(self, "huber_delta")
+        fraction(self, "entropy_decay")
         if self.popart and not self.normalise_value:
             raise ShoalError(
                 "popart preserves values whose normalisation changes, and normalise_value is off:"

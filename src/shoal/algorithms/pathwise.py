@@ -121,7 +121,7 @@ class Pathwise(OffPolicy[PathwiseConfigT]):
             and (self.central or config.agent_id)
         )
         own = () if self.team_critic else (OBS, *((ID,) if told_apart else ()))  # whose value it is
-        self.inputs["critic"] = self.whole(((STATE,) if self.central else ()) + own)
+        self.inputs["critic"] = self.critic_inputs(((STATE,) if self.central else ()) + own)
         self.inputs["action"] = (*self.acted_sees, *((RIVALS_ACTION,) if config.rivals else ()))
 
     @property

@@ -29,9 +29,10 @@ class QTRANConfig(MixConfig):
     hyper: int = 64
     """Units of the joint nets."""
     opt: float = 1.0
-    """Weight of: the sum of utilities equals the joint value at the agents' own best actions."""
+    """Weight of the condition that utilities add up to the joint value at the agents' best
+    actions."""
     nopt: float = 1.0
-    """Weight of: it is never below it elsewhere."""
+    """Weight of the condition that they never add up to less than it at other actions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

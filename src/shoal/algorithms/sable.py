@@ -16,8 +16,8 @@ class SableConfig(TurnConfig):
     """Sable's own settings beside MAT's."""
 
     decay: float = 0.8
-    """Times 1 − 2^−(5+h): what head h keeps of its memory from one step to the next; 0 is without
-    memory."""
+    """Factor on 1 − 2^−(5+h), the share of its memory that head h keeps from step to step; 0 is
+    without memory."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

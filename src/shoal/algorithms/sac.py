@@ -27,15 +27,16 @@ class SACConfig(PathwiseConfig):
     alpha: float = 0.1
     """Temperature: weight of the entropy, at the start."""
     alpha_lr: float = 3e-4
-    """Its learning rate; 0 keeps it."""
+    """Learning rate of the temperature; 0 keeps it as it is."""
     alpha_sharing: str = "shared"
     """Temperatures: one shared by all agents, own for each, or a partition such as 0,0,1; empty
     takes the actors'."""
     entropy: float = 0.2
-    """Discrete actions: the entropy it is driven to, as a share of that of the uniform policy."""
+    """Discrete actions: entropy that the temperature aims at, as a share of the uniform
+    policy's."""
     entropy_per_dimension: float = -1.0
-    """Continuous actions: the entropy it is driven to, per dimension, with the bounds at -1 and
-    1."""
+    """Continuous actions: entropy that the temperature aims at, per dimension, with the bounds at
+    -1 and 1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -19,7 +19,7 @@ class TD3Config(DDPGConfig):
     """Continuous actions: deviation of the noise on the target's actions, clipped at 2.5 times that
     (TD3)."""
     target_every: int = 2
-    """Gradient steps between two such moves."""
+    """Gradient steps between two moves of the target networks."""
 
 
 class TD3(DDPG):

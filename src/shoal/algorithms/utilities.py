@@ -33,7 +33,7 @@ class UtilityConfig(NetConfig):
     lr: float = 1e-3
     """Learning rate."""
     activation: Literal["tanh", "relu"] = "relu"
-    """Of the hidden layers."""
+    """Activation of the hidden layers."""
     dueling: bool = False
     """Utilities as a value plus centred advantages."""
     hysteresis: float = 1.0
@@ -42,7 +42,7 @@ class UtilityConfig(NetConfig):
     epsilon: float = 1.0
     """Probability of a random legal action, at the start."""
     epsilon_end: float = 0.05
-    """The same at the end of its schedule."""
+    """That probability, at the end of its schedule."""
     epsilon_steps: float = 200_000
     """Environment steps over which it falls."""
     epsilon_decay: Literal["linear", "exponential"] = "linear"
@@ -126,13 +126,13 @@ class Utilities(Networked[UtilityConfigT, LearnerT, MemoryT]):
         if greedy:
             action = self.best(q[0], view.legal)
         else:
-            action = self.explore(key, self.hoped(q[0]), view.legal, clock)
+            action = self.explore(key, self.optimistic_utilities(q[0]), view.legal, clock)
         return Decision(action, self.next_carry(hidden, action, carry), ())
 
     def logits(self, learner: Any, view: View, carry: Carry, clock: Clock) -> Array:
         context = self.context(learner, view, carry)
         q, _ = self.utilities(learner.params["agents"], context, carry.hidden)
-        return self.expected(q)[0]
+        return self.mean_utilities(q)[0]
 
     def values(self, learner: Any, view: View, carry: Carry, clock: Clock) -> Array:
         q = self.logits(learner, view, carry, clock)
@@ -142,11 +142,11 @@ class Utilities(Networked[UtilityConfigT, LearnerT, MemoryT]):
         """`[B,N]` greedy actions."""
         return best_action(q, legal)
 
-    def hoped(self, q: Array) -> Array:
+    def optimistic_utilities(self, q: Array) -> Array:
         """`[B,N,A]` utilities that exploring agents act on."""
         return q
 
-    def expected(self, q: Array) -> Array:
+    def mean_utilities(self, q: Array) -> Array:
         """Utilities `[T,B,N,A]` that values and targets are made of."""
         return q
 

@@ -73,10 +73,10 @@ class Value(Utilities[ValueConfigT, Learner, Replay], OffPolicy[ValueConfigT]):
     def best(self, q: Array, legal: Array) -> Array:
         return super().best(q, legal) if self.config.ensemble == 1 else elected(q, legal)
 
-    def hoped(self, q: Array) -> Array:
+    def optimistic_utilities(self, q: Array) -> Array:
         return q if self.config.ensemble == 1 else optimistic(q, self.config.uncertainty)
 
-    def expected(self, q: Array) -> Array:
+    def mean_utilities(self, q: Array) -> Array:
         return q if self.config.ensemble == 1 else q.mean(1)
 
     # -- learning ----------------------------------------------------------------------------------
@@ -134,12 +134,12 @@ class Value(Utilities[ValueConfigT, Learner, Replay], OffPolicy[ValueConfigT]):
         target's actions."""
         online = self.replayed(params["agents"], batch)
         with jax.named_scope("target"):
-            follower = self.expected(self.replayed(learner.target["agents"], batch))
+            follower = self.mean_utilities(self.replayed(learner.target["agents"], batch))
         if not self.config.double:
             return online, follower, follower
         if self.config.ensemble == 1:
             return online, follower, online
-        return online, follower, self.expected(self.replayed(learner.params["agents"], batch))
+        return online, follower, self.mean_utilities(self.replayed(learner.params["agents"], batch))
 
     def replayed(self, net: Utility | Ensemble, batch: Batch) -> Array:
         """Utilities of drawn windows, which begin with an empty carry."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..config import campaign as planning
 from ..config.campaign import Plan
+from ..config.campaign_words import listed, read_toml
 from ..config.flags import flags, parse
 from ..config.settings import LOCAL, check_cluster
 from ..config.trust import EVERYTHING, NOTHING, Trust, needed
@@ -152,7 +153,7 @@ def _from_words(
 ) -> tuple[Path, Plan]:
     if not settings.out:
         raise ShoalError("say where the campaign goes: --out campaigns/first")
-    algorithms, envs = map(planning.listed, names)
+    algorithms, envs = map(listed, names)
     return local(settings.out), planning.made(
         algorithms, envs, planning.numbers(settings.seeds), options, EVERYTHING, trust
     )
@@ -162,7 +163,7 @@ def _from_file(
     settings: Campaign, path: Path, options: list[str], trust: Trust
 ) -> tuple[Path, Plan]:
     """Plan the campaign in a file; options on the command line override those of the file."""
-    content = planning.read_toml(path)
+    content = read_toml(path)
     out = settings.out or content.get("out") or str(path.with_suffix(""))
     seeds = (
         content.get("seeds", settings.seeds) if settings.seeds == Campaign.seeds else settings.seeds

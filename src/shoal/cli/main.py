@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
@@ -71,6 +73,7 @@ COMMANDS = {
     "info": "info:info",
     "check-env": "check_env:check_env",
 }
+IMPATIENCE = 4.0  # seconds from a second Ctrl-C until the process ends, whatever it does
 LAUNCHED = ("train", "resume")  # what several processes can do together
 WRITTEN = ("--out", "--cluster")  # options whose URLs are not read
 
@@ -187,6 +190,7 @@ def entry(argv: Sequence[str] | None = None, handed: Trust | None = None) -> Non
     """The console script; exits even if a library left a thread running, or JAX waits for a process
     that is gone."""
     _ready()
+    _end_when_told_twice(IMPATIENCE if handed is None else IMPATIENCE / 2)
     code = main(argv, handed)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command is over: another Ctrl-C is late
     others = set(threading.enumerate()) - {threading.current_thread()}
@@ -195,6 +199,27 @@ def entry(argv: Sequence[str] | None = None, handed: Trust | None = None) -> Non
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _end_when_told_twice(seconds: float) -> None:
+    """End this process so long after a second Ctrl-C or SIGTERM, whatever it does.
+
+    While a library compiles, Python's own handlers have to wait. A child that runs ends sooner than
+    the process that watches it."""
+    bell, ring = os.pipe()
+    os.set_blocking(ring, False)
+    signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+    threading.Thread(target=_listen, args=(bell, seconds), daemon=True).start()
+
+
+def _listen(bell: int, seconds: float) -> None:
+    told = 0
+    while told < 2:
+        told += sum(number in (signal.SIGINT, signal.SIGTERM) for number in os.read(bell, 64))
+    time.sleep(seconds)
+    with contextlib.suppress(OSError, ValueError):  # nobody may read it any more
+        print("shoal: stopped", file=sys.stderr, flush=True)
+    os._exit(130)
 
 
 def _cut_off() -> bool:

@@ -6,7 +6,9 @@ import dataclasses
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+import jax
 
 from .. import files
 from ..config import space as spaces
@@ -23,7 +25,7 @@ from ..store import folder as runs
 from ..store.best import judge
 from ..store.places import local, word_of
 from ..store.remote import share
-from ..sweep import population, search
+from ..sweep import population, search, vectorised
 from ..sweep.search import Plan
 from .words import Trusting, asks_for_help, leading
 
@@ -59,6 +61,9 @@ class Sweep:
     """Members of a population."""
     rounds: int = 5
     """Rounds of a population, over which the steps are spread."""
+    together: bool = False
+    """Train the members of a population in one compiled program, which takes what is varied as
+    arrays: only numbers, such as lr. An accelerator does so where it can."""
     search_seed: int = 0
     """Decides what is random in the search; the runs have --seed."""
     at_once: int = 0
@@ -78,6 +83,11 @@ class Sweep:
                 raise ShoalError(f"{name} must be 1 to 10,000, not {getattr(self, name)}")
         if not 2 <= self.members <= 1000:
             raise ShoalError(f"members must be 2 to 1,000, not {self.members}")
+        if self.together and (self.method != POPULATION or self.cluster != LOCAL):
+            raise ShoalError(
+                "together trains a population in one program of this machine: say --method"
+                " population, without --cluster, or leave it out"
+            )
 
 
 def sweep(args: list[str], trust: Trusting) -> int:
@@ -96,11 +106,13 @@ def sweep(args: list[str], trust: Trusting) -> int:
         folder = local(how.out)
         args = [*ALONE, *names, *rest]
         words = trust.words
-    plan, config = _planned(how, args, over, Trusting(words, trust.files))
+    plan, ends = _planned(how, args, over, Trusting(words, trust.files))
+    if how.together:
+        vectorised.check(ends)
     _begin(how, plan, folder)
     share(folder)
     with runs.locked(folder):
-        trials, stopped = _train(how, plan, config, folder)
+        trials, stopped = _train(how, plan, ends, folder)
     if stopped:
         print(f"stopped: shoal sweep {word_of(folder)} goes on", flush=True)
         share(folder)
@@ -110,11 +122,24 @@ def sweep(args: list[str], trust: Trusting) -> int:
     return code
 
 
-def _train(how: Sweep, plan: Plan, config: Config, folder: Path) -> tuple[list[Trial], bool]:
+def _train(how: Sweep, plan: Plan, ends: list[Config], folder: Path) -> tuple[list[Trial], bool]:
     if how.method != POPULATION:
         return search.search(plan, folder, how.at_once, how.cluster)
-    steps = config.settings.steps
-    return population.train(plan, folder, how.members, how.rounds, steps, how.at_once, how.cluster)
+    steps = ends[0].settings.steps
+    sizes = (how.members, how.rounds, steps, how.at_once)
+    together = how.together or _fit_one_program(how, ends)
+    return population.train(plan, folder, *sizes, how.cluster, together=together)
+
+
+def _fit_one_program(how: Sweep, ends: list[Config]) -> bool:
+    """Whether members go to an accelerator of this machine, and differ in numbers alone."""
+    if how.cluster != LOCAL or jax.default_backend() == "cpu":
+        return False
+    try:
+        vectorised.check(ends)
+    except ShoalError:
+        return False
+    return True
 
 
 def _own(args: list[str]) -> tuple[list[str], list[str], list[str]]:
@@ -137,19 +162,25 @@ def _own(args: list[str]) -> tuple[list[str], list[str], list[str]]:
     return own, over, rest
 
 
-def _planned(how: Sweep, args: list[str], over: list[str], trust: Trusting) -> tuple[Plan, Config]:
-    """The plan, and the config of a trial; refuses what could not be trained."""
+def _planned(
+    how: Sweep, args: list[str], over: list[str], trust: Trusting
+) -> tuple[Plan, list[Config]]:
+    """The plan, and the configs of two trials at the ends of what is varied; refuses what could not
+    be trained."""
     for word in args:
         if word.partition("=")[0] in REFUSED:
             raise ShoalError(f"a trial is one run, which the search names: leave out {word}")
     space = spaces.parse(over)
-    ends = [{one.name: one.ends[end] for one in space} for end in (0, 1)]
-    config: Any = None
-    for end in ends:
-        config, _ = compose_arguments([*args, *spaces.flags(end)], trust.words, trust.files)
+
+    def composed() -> list[Config]:
+        ends = [spaces.flags({one.name: one.ends[end] for one in space}) for end in (0, 1)]
+        return [compose_arguments([*args, *end], trust.words, trust.files)[0] for end in ends]
+
+    configs = composed()
     if how.method == POPULATION:
-        args = _unannealed(args, config)
-        config, _ = compose_arguments([*args, *spaces.flags(ends[0])], trust.words, trust.files)
+        args = _unannealed(args, configs[1])
+        configs = composed()
+    config = configs[0]
     points = len(spaces.grid(space)) if how.method == search.GRID else how.trials
     plain = config.to_json()
     plan = Plan(
@@ -164,7 +195,7 @@ def _planned(how: Sweep, args: list[str], over: list[str], trust: Trusting) -> t
         cores(plain),
         trust.words.only(plain),
     )
-    return plan, config
+    return plan, configs
 
 
 def _unannealed(args: list[str], config: Config) -> list[str]:
@@ -180,11 +211,11 @@ def _begin(how: Sweep, plan: Plan, folder: Path) -> None:
     if not str(how.out) and folder == Path():
         raise ShoalError("say where the search goes: --out sweeps/first")
     saved = {name: value for name, value in vars(plan).items() if name in SAVED}
-    saved |= {"members": how.members, "rounds": how.rounds}
+    saved |= {"members": how.members, "rounds": how.rounds, "together": how.together}
     if (folder / FILE).exists():
         before = files.read_json(folder / FILE, "a search's folder")
         for name, value in saved.items():
-            if name != "trials" and before.get(name) != value:
+            if name != "trials" and before.get(name, value) != value:
                 raise ShoalError(
                     f"{folder} has a search with {name} {before.get(name)!r}, not {value!r}:"
                     " choose another --out"
@@ -195,7 +226,9 @@ def _begin(how: Sweep, plan: Plan, folder: Path) -> None:
         (folder / search.TRIALS).mkdir(parents=True, exist_ok=True)
         files.write_json(folder / FILE, saved)
     except OSError as error:
-        raise ShoalError(f"{folder} cannot be written to ({error.strerror})") from None
+        raise ShoalError(
+            f"{folder} cannot be written to ({error.strerror}): choose another --out"
+        ) from None
     print(f"search of {' and '.join(plan.over)} in {folder}", flush=True)
 
 
@@ -221,6 +254,7 @@ def _saved(folder: Path, how: Sweep, others: list[str]) -> tuple[Sweep, list[str
             search_seed=content["seed"],
             members=content["members"],
             rounds=content["rounds"],
+            together=content.get("together", False),
         )
         return saved, list(content["args"]), list(content["over"])
     except (KeyError, TypeError):

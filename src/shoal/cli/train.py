@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from .. import peers
 from ..config.arguments import compose_arguments
 from ..config.campaign import FILE
 from ..config.flags import parse
 from ..config.settings import LOCAL, check_cluster
 from ..config.trust import FLAG
+from ..engine.peer_loop import refuse_unfit
 from ..errors import ShoalError
 from ..run import trainer
 from ..store.folder import CONFIG
@@ -43,7 +45,7 @@ class Resume:
     steps: int = 0
     """Environment steps to train for in all; 0 is as the folder says."""
     seeds: str = ""
-    """Of a group: how many seeds it shall have, or which others, as in 3,7."""
+    """Of a group: how many seeds to have in all, or which to add, as in 3,7."""
     cluster: str = ""
     """Of a group or a campaign: where to go on; empty is where it was, for a campaign this
     machine."""
@@ -60,6 +62,8 @@ def train(args: list[str], trust: Trusting) -> int:
     config, messages = compose_arguments(args, trust.words, trust.files)
     for message in messages:
         print(message, flush=True)
+    if peers.several():
+        refuse_unfit(config)
     return code_of((seeds if config.settings.grouped else trainer).train(config))
 
 

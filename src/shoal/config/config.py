@@ -151,7 +151,7 @@ class Config:
         """Number of devices that share the games: the most that leave each enough games to learn
         from."""
         s = self.settings
-        # with staleness one learns: with several devices of a CPU, playing beside learning hung
+        # with staleness one device learns: several on a CPU deadlocked while games were played
         possible = choices(s.games, 1 if s.staleness else s.devices)
         return next((count for count in possible if self._suffices(count)), possible[-1])
 
@@ -230,6 +230,7 @@ class Config:
         else."""
         trust.check(entry(plain, "env", str), entry(plain, "options", dict))
         trust.check_parts(plain)
+        trust.check_place(plain)
         return cls._read(plain, trust)
 
     @classmethod
@@ -393,4 +394,5 @@ def _sound(spec: Spec) -> bool:
         and max(spec.action_sizes, default=spec.action.size) == spec.action.size
         and (not spec.pixels or (len(spec.pixels) == 3 and math.prod(spec.pixels) == spec.obs))
         and type(spec.joined) is bool
+        and type(spec.entities) is str
     )

@@ -97,17 +97,18 @@ def parse(cls: type[T], default: T, args: Sequence[str], prog: str, description:
     args = list(_spelled(args, known))
     tyro._experimental_options["ansi_codes"] = not os.environ.get("NO_COLOR")
     if "--help" in args or "-h" in args:
-        tyro.cli(
-            cls,
-            default=default,
-            args=["--help"],
-            prog=prog,
-            description=description,
-            registry=_registry(),
-        )
+        with _flowing_texts():
+            tyro.cli(
+                cls,
+                default=default,
+                args=["--help"],
+                prog=prog,
+                description=description,
+                registry=_registry(),
+            )
     complaint = io.StringIO()
     try:
-        with contextlib.redirect_stderr(complaint):
+        with _flowing_texts(), contextlib.redirect_stderr(complaint):
             return tyro.cli(cls, default=default, args=args, prog=prog, registry=_registry())
     except SystemExit:
         raise ShoalError(_sentence(complaint.getvalue())) from None
@@ -178,7 +179,7 @@ def _hint(flag: str, known: Iterable[str]) -> str:
         return f": what other libraries call so is {ours} here"
     elsewhere = [other for other in known if other.rpartition(".")[2] == flag.removeprefix("--")]
     near = elsewhere or difflib.get_close_matches(flag, list(known), 1, cutoff=0.5)
-    return f", did you mean {' or '.join(near)}?" if near else ": --help shows all"
+    return f" (did you mean {' or '.join(near)}?)" if near else ": --help shows all"
 
 
 def _is_flag(token: str) -> bool:
@@ -187,6 +188,23 @@ def _is_flag(token: str) -> bool:
 
 def _fold(flag: str) -> str:
     return "--help" if flag == "-h" else flag.replace("_", "-").lower()
+
+
+@contextlib.contextmanager
+def _flowing_texts() -> Iterator[None]:
+    """Join the lines of each field's docstring: tyro takes their indentation for line breaks."""
+    from tyro import _docstrings
+
+    texts = _docstrings.parse_docstring_from_object
+
+    def joined(thing: object) -> dict[str, str]:
+        return {name: " ".join(text.split()) for name, text in texts(thing).items()}
+
+    _docstrings.parse_docstring_from_object = joined
+    try:
+        yield
+    finally:
+        _docstrings.parse_docstring_from_object = texts
 
 
 def _registry() -> Any:

@@ -41,11 +41,11 @@ class Settings:
     window: int = 25
     """Steps of each game between two updates."""
     devices: int = 0
-    """Devices (on a CPU: cores) that share the games; 0 takes as many as divide them and what is
-    learnt from."""
+    """Devices (on a CPU: cores) that share the games; 0 takes the most that can share games and
+    minibatches evenly."""
     workers: int = -1
-    """Processes that step an environment on the host: -1 one per core, or one up to 20,000 steps; 0
-    none, unwatched."""
+    """Processes that step an environment on the host: -1 is one per core, or one for a run of up to
+    20,000 steps; 0 steps it in the training process, unwatched."""
     patience: float = 60.0
     """Seconds a step of an environment on the host may take before its process is replaced; making
     one, 120 or more."""

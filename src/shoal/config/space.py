@@ -36,7 +36,7 @@ class Dimension:
         """The first and the last value."""
         if self.values:
             return self.values[0], self.values[-1]
-        return self.held(self.low), self.held(self.high)
+        return self.clamped(self.low), self.clamped(self.high)
 
     def grid(self) -> Sequence[Any]:
         """The points of a grid."""
@@ -48,10 +48,10 @@ class Dimension:
                 f" {self.name}={self.low:g}..{self.high:g}:5, or list them"
             )
         space = np.geomspace if self.log else np.linspace
-        points = [self.held(float(point)) for point in space(self.low, self.high, self.count)]
+        points = [self.clamped(float(point)) for point in space(self.low, self.high, self.count)]
         return list(dict.fromkeys(points))
 
-    def held(self, value: float) -> Any:
+    def clamped(self, value: float) -> Any:
         """A number within the range, rounded if it is a range of whole numbers."""
         inside = min(max(value, self.low), self.high)
         return round(inside) if self.whole else inside
@@ -61,8 +61,8 @@ class Dimension:
         if self.values:
             return self.values[int(rng.integers(len(self.values)))]
         if self.log:
-            return self.held(math.exp(rng.uniform(math.log(self.low), math.log(self.high))))
-        return self.held(rng.uniform(self.low, self.high))
+            return self.clamped(math.exp(rng.uniform(math.log(self.low), math.log(self.high))))
+        return self.clamped(rng.uniform(self.low, self.high))
 
 
 def parse(words: Iterable[str]) -> list[Dimension]:
@@ -143,7 +143,7 @@ def load_optuna() -> Any:
 
 
 def distributions(space: Sequence[Dimension]) -> dict[str, Any]:
-    """The space as Optuna says it."""
+    """The space as Optuna's distributions, by option."""
     kinds = load_optuna().distributions
     made: dict[str, Any] = {}
     for one in space:

@@ -3,7 +3,8 @@
 A file (a run folder, checkpoint, group, campaign or saved config) may name code. That code is
 imported only if it is ours, from a package that Shoal has an adapter for (with plain options), or
 from an installed plugin. Anything else runs only if the user typed it in this command, passed it
-as an argument, or said `--trust`.
+as an argument, or said `--trust`. The same goes for the address of a cluster: what its nodes send
+is unpickled here, and so may be code.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import plugins, zoo
+from ..clusters import AUTO, LOCAL
 from ..errors import ShoalError
 
 FLAG = "--trust"
@@ -45,6 +47,12 @@ class Trust:
                 f"a file names the environment {env!r}, and playing it would run"
                 f" code from there: {ASK}"
             )
+        self.check_options(env, options)
+
+    def check_options(self, env: str, options: dict[str, Any]) -> None:
+        """Refuse options of an environment that may lead to other code."""
+        if self.everything or env in self.named:
+            return
         for option, value in options.items():
             if option not in ADAPTERS_OWN and not _plain(option, value):
                 raise ShoalError(
@@ -55,6 +63,10 @@ class Trust:
     def check_parts(self, plain: Any) -> None:
         """Refuse a saved config that names code, beside its environment, of no installed plugin."""
         self._check_paths(parts(plain))
+
+    def check_place(self, plain: Any) -> None:
+        """Refuse a saved config that names a cluster by its address."""
+        self._check_paths(places(plain))
 
     def check_words(self, words: Iterable[str]) -> None:
         """Refuse command words from a file that name code of no installed plugin."""
@@ -73,7 +85,7 @@ class Trust:
     def only(self, plain: dict[str, Any]) -> Trust:
         """The part of this trust that a saved config needs: for a process that runs only that
         config."""
-        names = {plain["env"], *parts(plain)}
+        names = {plain["env"], *parts(plain), *places(plain)}
         return Trust(named=frozenset(names if self.everything else names & self.named))
 
 
@@ -95,6 +107,13 @@ def of_files(trust: Trust) -> Iterator[None]:
 def parts(plain: Any) -> list[str]:
     """The import paths that a saved config names beside its environment."""
     return [word for word in words(plain) if plugins.is_path(word)]
+
+
+def places(plain: Any) -> list[str]:
+    """The address of a cluster that a saved config names, if any."""
+    settings = plain.get("settings") if isinstance(plain, dict) else None
+    cluster = settings.get("cluster", LOCAL) if isinstance(settings, dict) else LOCAL
+    return [] if cluster in (LOCAL, AUTO) else [str(cluster)]
 
 
 def words(plain: Any) -> list[str]:
@@ -123,7 +142,7 @@ def _values(options: dict[str, Any]) -> list[Any]:
 
 def needed(plain: dict[str, Any]) -> str:
     """The flag that a command needs to run this config from a file; empty if it needs none."""
-    if not all(map(plugins.installed, parts(plain))):
+    if places(plain) or not all(map(plugins.installed, parts(plain))):
         return f" {FLAG}"
     try:
         NOTHING.check(plain["env"], plain["options"])

@@ -34,8 +34,8 @@ def outcomes(played: Episodes) -> dict[str, dict[str, float]]:
 
     None are reckoned if there are not two teams, or if the environment says itself who won.
     """
-    said = any(f"{team}/won" in played.metrics for team in played.returns)
-    if len(played.returns) != 2 or said:
+    knows_who_won = any(f"{team}/won" in played.metrics for team in played.returns)
+    if len(played.returns) != 2 or knows_who_won:
         return {}
     one, other = played.returns
     margin = played.returns[one].mean(1) - played.returns[other].mean(1)

@@ -22,6 +22,7 @@ from ..types import Clock
 from .episodes import DEFAULT, EndlessEpisode, Episodes, warn
 from .host_evaluate import HostEvaluator
 from .play import Play, play_step
+from .waiting import in_thread
 
 AT_ONCE = 1024  # games played side by side
 
@@ -62,16 +63,19 @@ class Evaluator:
     def __call__(
         self, learners: dict[str, Any], seed: int, clock: Clock, halted: Callable[[], bool] = never
     ) -> Episodes:
-        """Play all episodes; equal seeds give equal games. `halted` is ignored, as this is
-        quick."""
+        """Play all episodes; equal seeds give equal games. `halted` says whether to stop."""
         played: list[Episodes] = []
         for key in self._keys(seed):
-            end = jax.device_get(self._run(learners, key, clock))
+            end = in_thread(self._rows, learners, key, clock, halted=halted)
             self._ended(end[-1])
             played.append(Episodes(*end[:-1]))
         rows = jax.tree.map(lambda *rows: np.concatenate(rows)[: self.episodes], *played)
         refuse_nonsense(rows.metrics, self._name)
         return rows
+
+    def _rows(self, learners: dict[str, Any], key: Array, clock: Clock) -> Any:
+        """A round of games, on the host."""
+        return jax.device_get(self._run(learners, key, clock))
 
     def instants(
         self, learners: dict[str, Any], seed: int, clock: Clock
@@ -148,9 +152,9 @@ class Evaluator:
             for team, view in play.views.items()
         }
         ended = first & ~tally.over
-        said = measure(self.env, tally.play.game, self.games)
+        measured = measure(self.env, tally.play.game, self.games)
         metrics = {
-            name: jnp.where(ended, value, tally.metrics[name]) for name, value in said.items()
+            name: jnp.where(ended, value, tally.metrics[name]) for name, value in measured.items()
         }
         return Tally(play, key, returns, tally.length + going, over, metrics), actions
 

@@ -196,8 +196,8 @@ class _Rows:
         Returns the steps `[B]` of episodes still under way, and whether any ended."""
         at = self._at
         ended = arena.arrays["over"] & self.going
-        for name, said in arena.metrics().items():
-            self.metrics[name][at] = np.where(ended, said, self.metrics[name][at])
+        for name, values in arena.metrics().items():
+            self.metrics[name][at] = np.where(ended, values, self.metrics[name][at])
         taken = np.where(self.going & ~ended, self.lengths[at], 0)
         self.done += ended
         return taken, bool(ended.any())

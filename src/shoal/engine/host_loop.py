@@ -26,7 +26,7 @@ from ..learning.trees import at
 from ..types import Clock, TrainState, View
 from .loop import Loop, Metrics, with_device_axis, without_device_axis
 from .play import decide, windows
-from .played import Beginning, PlayedSteps, PlayedWindow, fresh, strike
+from .played import Beginning, PlayedSteps, PlayedWindow, strike, valid_steps
 from .stage import HostStage, Stage
 
 
@@ -135,8 +135,8 @@ class HostLoop(Loop):
         done = jax.tree.map(partial(_shape, self.window), (actions, records, first))
         kept = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (carries, after))
         flat: Any = jax.ShapeDtypeStruct(done[2].shape, np.float32)
-        said: Any = dict.fromkeys(self._metrics, flat)
-        played = PlayedWindow(streams, done[0], done[1], kept[0], kept[1], done[2], said)
+        episode_metrics: Any = dict.fromkeys(self._metrics, flat)
+        played = PlayedWindow(streams, done[0], done[1], kept[0], kept[1], done[2], episode_metrics)
         self.learn = self._learning_program.lower(state, played, keys, clock).compile()
         return partial(self._run_here, iterations)
 
@@ -167,7 +167,7 @@ class HostLoop(Loop):
         learn = partial(self.learn, state, played, begun.keys_learn, begun.clock)
         if not self.staleness:
             return learn()
-        done = int(state.steps) + fresh(steps)
+        done = int(state.steps) + valid_steps(steps)
         if done >= self.steps:
             return learn()
         # `learn` takes over the arrays of the state: what plays meanwhile has copies
@@ -214,9 +214,13 @@ class HostLoop(Loop):
         game = self._shared({"episode": self.opened.episodes()})
         after = steps.carries
         state = state._replace(game=game, views=last, carries=after, earned=earned, key=begun.key)
-        parts = (streams, steps.actions, steps.records, ended, steps.said)
-        streams, actions, records, ended, said = jax.tree.map(lambda x: x.swapaxes(0, 1), parts)
-        played = PlayedWindow(streams, actions, records, begun.carries, after, ended, said)
+        parts = (streams, steps.actions, steps.records, ended, steps.episode_metrics)
+        streams, actions, records, ended, episode_metrics = jax.tree.map(
+            lambda x: x.swapaxes(0, 1), parts
+        )
+        played = PlayedWindow(
+            streams, actions, records, begun.carries, after, ended, episode_metrics
+        )
         return state, played
 
     def play(
@@ -234,7 +238,7 @@ class HostLoop(Loop):
         streams = jax.tree.map(partial(_unfold, self.window + 1), views)
         done = []
         broken = np.zeros((self.window, self.games), bool)
-        said = {name: np.zeros(broken.shape, np.float32) for name in self._metrics}
+        episode_metrics = {name: np.zeros(broken.shape, np.float32) for name in self._metrics}
         for t in range(self.window):
             seen = at(streams, t)
             actions, carries, records = self._decide(*acting, clock, seen, carries, keys, t)
@@ -243,7 +247,7 @@ class HostLoop(Loop):
                 team: action.reshape(self.games, *action.shape[2:])
                 for team, action in done[-1][0].items()
             }
-            for name, row in said.items():
+            for name, row in episode_metrics.items():
                 row[t] = stage.metrics()[name]
             now, broken[t], faults = stage.step(keys, t, by_game)
             for place, new in zip(jax.tree.leaves(streams), jax.tree.leaves(now), strict=True):
@@ -251,10 +255,12 @@ class HostLoop(Loop):
             self._tolerate(faults)
         actions, records = jax.tree.map(lambda *rows: np.stack(rows), *done)
         shape = (self.window, self.devices, self.share.games)
-        said = {name: rows.reshape(shape) for name, rows in said.items()}
+        episode_metrics = {name: rows.reshape(shape) for name, rows in episode_metrics.items()}
         lost = np.zeros(shape[1:], bool)
         after = jax.device_get(carries)
-        return PlayedSteps(streams, actions, records, after, said, broken.reshape(shape), lost)
+        return PlayedSteps(
+            streams, actions, records, after, episode_metrics, broken.reshape(shape), lost
+        )
 
     def _tolerate(self, faults: list[Fault]) -> None:
         """Record faults; raise if there are too many."""
@@ -307,7 +313,7 @@ class HostLoop(Loop):
             without_device_axis(state),
             seen,
             own.ended,
-            own.said,
+            own.episode_metrics,
             jax.random.wrap_key_data(keys[0]),
             clock,
         )

@@ -206,7 +206,7 @@ class Loop:
         )
         clock = self.clock(state.steps)
         play = Play(state.game, state.views, state.carries)
-        play, windows, said = collect(
+        play, windows, episode_metrics = collect(
             self.env, self.algorithms, state.learners, play, key_play, clock, self.window
         )
         # an opening view means that an episode ended just before
@@ -214,20 +214,20 @@ class Loop:
         state = state._replace(
             game=play.game, views=play.views, carries=play.carries, key=jax.random.key_data(key)
         )
-        return self.learn_from_windows(state, windows, ended, said, keys, clock)
+        return self.learn_from_windows(state, windows, ended, episode_metrics, keys, clock)
 
     def learn_from_windows(
         self,
         state: TrainState,
         windows: dict[str, Window],
         ended: Array,
-        said: dict[str, Array],
+        episode_metrics: dict[str, Array],
         keys: Any,
         clock: Clock,
     ) -> tuple[TrainState, Metrics]:
         """Put the windows into memory and learn.
 
-        `ended [T,B]` marks steps before which an episode ended, `said [T,B]` holds the
+        `ended [T,B]` marks steps before which an episode ended, `episode_metrics [T,B]` holds the
         environment's own metrics of that episode, by name."""
         learners: dict[str, Any] = {}
         memories: dict[str, Any] = {}
@@ -244,14 +244,18 @@ class Loop:
         fresh = next(iter(windows.values())).valid
         steps = state.steps + total(fresh.sum(dtype=jnp.uint32))
         earned, results, own = tally(state.earned, windows, ended)
-        results = results._replace(metrics=said)
+        results = results._replace(metrics=episode_metrics)
         for team, algorithm in self.algorithms.items():
             learners[team], met = algorithm.meet(learners[team], learners, results)
             learning[team] = learning[team] | met
         returns = {team: (value * ended).sum() for team, value in results.returns.items()}
         # metrics are meaningful only where an episode ended
-        said = {name: jnp.where(ended, value, 0.0).sum() for name, value in said.items()}
-        episodes, returns, said = total((ended.sum(dtype=jnp.float32), returns, said))
+        episode_metrics = {
+            name: jnp.where(ended, value, 0.0).sum() for name, value in episode_metrics.items()
+        }
+        episodes, returns, episode_metrics = total(
+            (ended.sum(dtype=jnp.float32), returns, episode_metrics)
+        )
         each = total({team: (value * ended[..., None]).sum((0, 1)) for team, value in own.items()})
         carries = {
             team: algorithm.keep(learners[team], state.carries[team])
@@ -260,7 +264,7 @@ class Loop:
         state = state._replace(
             learners=learners, memories=memories, carries=carries, earned=earned, steps=steps
         )
-        return state, Metrics(steps, episodes, returns, each, learning, said)
+        return state, Metrics(steps, episodes, returns, each, learning, episode_metrics)
 
 
 def without_device_axis(state: TrainState) -> TrainState:

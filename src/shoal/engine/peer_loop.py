@@ -55,11 +55,7 @@ class LeadingLoop(Loop):
 
 def leading(config: Config) -> LeadingLoop:
     """Make the loop of a run on all processes; raise what one of them lacks."""
-    if config.hosted:
-        raise ShoalError(
-            f"games of {config.env!r} run outside the compiled program, and their learner on one"
-            f" process: train without shoal launch, with more --workers"
-        )
+    refuse_unfit(config)
     if config.devices != jax.device_count():
         raise ShoalError(
             f"{config.devices} devices cannot be shared by {peers.count()} processes with"
@@ -70,6 +66,20 @@ def leading(config: Config) -> LeadingLoop:
     peers.tell(f"make {json.dumps(plain)}")
     peers.gather_answers()
     return loop_of(config, LeadingLoop)
+
+
+def refuse_unfit(config: Config) -> None:
+    """Raise if several processes cannot train a config together."""
+    if config.hosted:
+        raise ShoalError(
+            f"games of {config.env!r} run outside the compiled program, and their learner on one"
+            f" process: train without shoal launch, with more --workers"
+        )
+    if config.settings.grouped:
+        raise ShoalError(
+            "several processes train one run together, not several seeds: leave out --seeds, or"
+            " train them without shoal launch, by --cluster on several machines"
+        )
 
 
 def follow() -> int:
@@ -86,15 +96,15 @@ def follow() -> int:
         if verb == "make":
             loop = _made(rest)
         elif verb == "init":
-            state = loop.init(int(rest))
+            state = _together(loop.init, int(rest))
         elif verb == "restore":
-            state = _restored(loop, loop.template(0))
+            state = _together(_restored, loop, loop.template(0))
         elif verb == "compile":
             program = loop.compile(state, int(rest))
         elif verb == "call":
-            state, _ = jax.block_until_ready(program(state))
+            state, _ = _together(program, state)
         elif verb == "fetch":
-            _fetched(state, rest.split())
+            _together(_fetched, state, rest.split())
     return 0
 
 

@@ -39,10 +39,10 @@ def collect(
     step = partial(_measured_step, env, partial(play_step, env, algorithms, learners, clock, False))
     # split all keys at once: splitting inside the scan would cost as much as a step
     keys = jax.random.split(key, (steps, 1 + len(algorithms)))
-    after, ((views, actions, records), said) = jax.lax.scan(step, play, keys)
+    after, ((views, actions, records), episode_metrics) = jax.lax.scan(step, play, keys)
     streams = jax.tree.map(lambda past, now: jnp.concatenate([past, now[None]]), views, after.views)
     seen = windows(env.teams, streams, actions, records, play.carries, after.carries)
-    return after, seen, said
+    return after, seen, episode_metrics
 
 
 def _measured_step(

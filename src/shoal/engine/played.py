@@ -19,7 +19,7 @@ class PlayedWindow(NamedTuple):
     carries: dict[str, Any]  # [D,B/D,…] at instant 0
     carries_end: dict[str, Any]  # [D,B/D,…] and at instant T
     ended: Array  # [D,T,B/D] bool: an episode ended just before this step
-    said: dict[str, Array]  # [D,T,B/D] by metric: the environment's own, of that episode
+    episode_metrics: dict[str, Array]  # [D,T,B/D] by metric: the environment's own, of that episode
 
 
 class PlayedSteps(NamedTuple):
@@ -29,7 +29,7 @@ class PlayedSteps(NamedTuple):
     actions: dict[str, np.ndarray]  # [T,D,B/D,…]
     records: dict[str, Any]  # [T,D,B/D,…]
     carries: dict[str, Any]  # [D,B/D,…] at instant T
-    said: dict[str, np.ndarray]  # [T,D,B/D] by metric: the environment's own
+    episode_metrics: dict[str, np.ndarray]  # [T,D,B/D] by metric: the environment's own
     broken: np.ndarray  # [T,D,B/D] bool: steps after which an episode broke
     lost: np.ndarray  # [D,B/D] bool: games of which nothing came back
 
@@ -45,7 +45,7 @@ class Beginning(NamedTuple):
     keys_learn: np.ndarray  # [D,teams,…]
 
 
-def fresh(steps: PlayedSteps) -> int:
+def valid_steps(steps: PlayedSteps) -> int:
     """Number of steps that count, as `Window.valid` has them, once broken episodes are struck."""
     return int((~next(iter(steps.streams.values())).first[1:]).sum())
 

@@ -82,7 +82,7 @@ class RayHost:
             if self.hosts.halted():
                 raise Halted
             if self.opening and time.monotonic() - self.asked > PLACING:
-                raise HostLost(f"no node has room for it within {PLACING:g} s")
+                raise HostLost(f"no node has opened them within {PLACING:g} s")
         try:
             answer = ray.get(self.pending)
         except ray.exceptions.RayTaskError as error:

@@ -68,7 +68,8 @@ class Opened(NamedTuple):
 class Returned(NamedTuple):
     """What a host's games gave in a window: leaves of `PlayedSteps`."""
 
-    by_step: Leaves  # [T or T+1,rows,…] streams, actions, records, said and broken, in this order
+    # [T or T+1,rows,…] streams, actions, records, episode metrics and broken, in this order
+    by_step: Leaves
     carries: Leaves  # [rows,…]
     episodes: np.ndarray  # [rows]
     faults: list[Row]
@@ -124,7 +125,7 @@ class WindowPlayer:
         carried = _filled(self.carries, carries, self.rows)
         given: Any = (self.tree, acting)
         steps = self.loop.play(given, Clock(*clock), seen, carried, keys)
-        kept = (steps.streams, steps.actions, steps.records, steps.said, steps.broken)
+        kept = (steps.streams, steps.actions, steps.records, steps.episode_metrics, steps.broken)
         return Returned(
             self._own(jax.tree.leaves(kept), 1),
             self._own(jax.tree.leaves(steps.carries), 0),
@@ -198,7 +199,7 @@ class RemoteLoop(HostLoop):
             own = [[_by_game(leaf, 0)[at] for leaf in part] for part in (seen, carried)]
             host.ask("play", leaves, tuple(clock), *own, keys)
         steps = self._blank(acting, clock, views, carries, keys)
-        kept = (steps.streams, steps.actions, steps.records, steps.said, steps.broken)
+        kept = (steps.streams, steps.actions, steps.records, steps.episode_metrics, steps.broken)
         for rows, host in stage.hosts:
             at = slice(rows.start, rows.stop)
             try:
@@ -233,10 +234,12 @@ class RemoteLoop(HostLoop):
             view.first[1:] = True
             view.reward[1:] = 0.0
         shape = (self.window, self.devices, self.share.games)
-        said = {name: np.zeros(shape, np.float32) for name in self._metrics}
+        episode_metrics = {name: np.zeros(shape, np.float32) for name in self._metrics}
         after = jax.tree.map(np.array, carries)
         lost = np.zeros(shape[1:], bool)
-        return PlayedSteps(streams, actions, records, after, said, np.zeros(shape, bool), lost)
+        return PlayedSteps(
+            streams, actions, records, after, episode_metrics, np.zeros(shape, bool), lost
+        )
 
 
 class RemoteStage:

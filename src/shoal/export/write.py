@@ -88,7 +88,7 @@ def export(
 ) -> Exported:
     """Write a folder for each team into `path`, or `path` itself for a single one.
 
-    `recorded` are views to check them on, `about` is what else `export.json` shall say."""
+    `recorded` are views to check them on, `about` are further entries of `export.json`."""
     if path.exists() and not _ours(path):
         raise ShoalError(f"{path} exists already and is no export: choose another place")
     made = formats.find(to)

@@ -92,7 +92,11 @@ class Camera:
 
     def shoot(self, learners: dict, seed: int, clock: Clock) -> list[Take]:
         """Play the episodes; frames are drawn when they are asked for."""
-        states, actions, over, earned, minds = [], [], [], [], []
+        states: list[Any] = []
+        actions: list[Any] = []
+        over: list[Any] = []
+        earned: list[Any] = []
+        minds: list[Any] = []
         for tally, did in self.evaluator.instants(learners, seed, clock):
             states.append(jax.device_get(tally.play.game))
             actions.append(jax.device_get(did))
@@ -249,7 +253,7 @@ def pace(takes: Sequence[Take]) -> int:
 
 def thoughts_of(
     teams: dict[str, Spec], kinds: dict[str, str], minds: dict[str, Mind]
-) -> list[thoughts.Head]:
+) -> list[thoughts.AgentThoughts]:
     """The thoughts of every living agent; `kinds` is the meaning of each team's preferences."""
     heads = []
     for team, mind in minds.items():
@@ -260,7 +264,7 @@ def thoughts_of(
             value = None if mind.values is None else float(mind.values[i])
             action = None if mind.actions is None else np.asarray(mind.actions[i])
             heads.append(
-                thoughts.Head(agent, team, kinds.get(team, ""), preferences, value, action)
+                thoughts.AgentThoughts(agent, team, kinds.get(team, ""), preferences, value, action)
             )
     return heads
 

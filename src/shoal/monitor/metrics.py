@@ -59,18 +59,18 @@ class RunMetrics:
         }
         values |= faults
         episodes = float(metrics.episodes.sum())
-        said: dict[str, float] = {}
+        episode_metrics: dict[str, float] = {}
         if episodes:
             returns = {team: float(metrics.returns[team].sum()) / episodes for team in self.teams}
             each = {team: metrics.each[team].sum(0) / episodes for team in self.teams}
             values |= return_values(returns, each, self.teams)
             self.history.training.append((run.steps, returns))
-            said = {name: float(x.sum()) / episodes for name, x in metrics.own.items()}
-        values |= {episode_name(name): value for name, value in said.items()}
+            episode_metrics = {name: float(x.sum()) / episodes for name, x in metrics.own.items()}
+        values |= {episode_name(name): value for name, value in episode_metrics.items()}
         values |= {SECONDS: run.seconds, RATE: fresh / spent}
         self.hooks.call("on_iteration", run, values)
         _refuse_nonsense(metrics.learning, run.steps)
-        refuse_nonsense(said, run.config.env)
+        refuse_nonsense(episode_metrics, run.config.env)
         return fresh
 
     def evaluation(self, played: Episodes, best: bool) -> None:

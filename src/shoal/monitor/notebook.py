@@ -112,7 +112,8 @@ def curve(evaluations: Mapping[str, Points], training: Mapping[str, Points]) -> 
     everything = [point for one in every for point in one if math.isfinite(point[1])]
     steps, values = zip(*(everything or [(0.0, 0.0)]), strict=True)
     end = max(*steps, 1)
-    low, high = min(values), max(values)
+    low = min(values)
+    high = max(values)
     span = high - low or 1.0
 
     def at(point: tuple[float, float]) -> str:

@@ -104,7 +104,7 @@ class WandB(Tracker):
             )
 
     def _known(self) -> bool:
-        """Whether a user is logged in; earlier versions of wandb only tell of a key."""
+        """Whether a user is logged in; earlier versions of wandb only know if there is a key."""
         try:
             return bool(self.package.login(prompt=False))
         except TypeError:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..algorithms.base import Algorithm
-from ..algorithms.opponents.cast import Cast, Part
+from ..algorithms.opponents.cast import Cast, CastPolicy
 from ..algorithms.opponents.frozen import why_incompatible
 from ..engine.episodes import Episodes
 from ..engine.evaluate import evaluator
@@ -121,7 +121,7 @@ def _game(entrant: Entrant) -> str:
     return f"{config.env} {config.options}" if config.options else config.env
 
 
-Lineup = dict[str, tuple[Cast, tuple[Part, ...]]]  # by team: who plays it
+Lineup = dict[str, tuple[Cast, tuple[CastPolicy, ...]]]  # by team: who plays it
 
 
 def _lineup(row: Player, column: Player, team: str, seats: int) -> Lineup:
@@ -137,9 +137,9 @@ def _lineup(row: Player, column: Player, team: str, seats: int) -> Lineup:
 
 def _cast(
     team: str, players: Sequence[Player], seats: Sequence[int]
-) -> tuple[Cast, tuple[Part, ...]]:
+) -> tuple[Cast, tuple[CastPolicy, ...]]:
     policies = [player.algorithms[team] for player in players]
-    parts = tuple(Part(player.learners[team], player.clock) for player in players)
+    parts = tuple(CastPolicy(player.learners[team], player.clock) for player in players)
     return Cast(players[0].teams[team], policies, seats), parts
 
 

@@ -30,7 +30,7 @@ def fork(source: Path, config: Config, at: int = 0, quiet: bool = False) -> Resu
         with folder.claimed(config) as path:
             copy(place, path, config)
     except BaseException:
-        with contextlib.closing(trainer.loop), contextlib.closing(trainer.evaluator):
+        with contextlib.closing(trainer.loop), contextlib.closing(trainer.evaluations):
             raise
     return trainer.resume(path)
 

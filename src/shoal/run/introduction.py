@@ -28,11 +28,12 @@ def introduce(config: Config, loop: Loop, path: Path, say: Callable[[str], None]
     sizes = loop.sizes()
     for team, facts in folder.protocol(config)["teams"].items():
         agents = config.sides[team].n
+        who = f"{agents} agents play" if agents > 1 else "1 agent plays"
+        updates = facts["updates_per_step"]
         memory = f", memory {sizing.readable(sizes[team])}" if sizes[team] > SMALL else ""
         say(
-            f"team {team}: {agents} agent{'s' * (agents > 1)} play {config.algorithms[team].name},"
-            f" reward {facts['reward']}, each step enters {facts['updates_per_step']:g} gradient"
-            f" update(s){memory}"
+            f"team {team}: {who} {config.algorithms[team].name}, reward {facts['reward']},"
+            f" each step enters {updates:g} gradient update{'s' * (updates != 1)}{memory}"
         )
     sizing.check_memory(sum(sizes.values()), room(config.devices))
     nets = sum(np.size(leaf) * 4 for leaf in jax.tree.leaves(loop.learners(0)))

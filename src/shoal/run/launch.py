@@ -1,4 +1,5 @@
-"""Start the processes of one run: on this machine, or as a job of SLURM.
+"""Start the processes of one run: on this machine, or as a job of SLURM; `launch_ray.py` starts
+them on a Ray cluster.
 
 Each is the same command, told by environment variables which of them it is (`peers.py`).
 """
@@ -12,9 +13,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ..devices import shares
 from ..errors import ShoalError
@@ -31,15 +34,13 @@ FIRST_PORT = 20_000  # a job's own, by its number
 def local(hosts: int, words: list[str]) -> int:
     """Run a command as several processes on this machine, each with its share of the cores; return
     the exit code of the first."""
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     with contextlib.ExitStack() as stack:
-        children: list[subprocess.Popen] = []
+        children: list[LocalProcess] = []
         stack.callback(_end, children)
         for rank, cores in enumerate(shares(hosts)):
-            children.append(_start(words, cores, variables(address, hosts, rank)))
-        before = install(lambda number, _: children[0].send_signal(number))
-        stack.callback(restore, before)
-        return _watched(children)
+            children.append(LocalProcess(words, cores, variables(address, hosts, rank), not rank))
+        return watched(children, f"shoal launch --hosts {hosts}")
 
 
 def variables(address: str, count: int, rank: int) -> dict[str, str]:
@@ -47,47 +48,102 @@ def variables(address: str, count: int, rank: int) -> dict[str, str]:
     return {METHOD: "jax", ADDRESS: address, COUNT: str(count), RANK: str(rank)}
 
 
-def _start(words: list[str], cores: list[int], told: dict[str, str]) -> subprocess.Popen:
+class LocalProcess:
+    """One of several processes of this machine; only the first shows what it prints."""
+
+    def __init__(self, words: list[str], cores: list[int], told: dict[str, str], shown: bool):
+        self.output = -1 if shown else unnamed_file()
+        self.popen = child(words, cores, os.environ | told, None if shown else self.output)
+        self.poll = self.popen.poll
+        self.send_signal = self.popen.send_signal
+
+    def said(self) -> str:
+        return read_from(self.output, 0).decode(errors="replace") if self.output >= 0 else ""
+
+
+def child(
+    words: list[str],
+    cores: list[int],
+    variables: dict[str, str],
+    output: int | None,
+    folder: str | None = None,
+) -> subprocess.Popen:
+    """Start a process of a run, which ends with this one."""
     about = json.dumps({"parent": os.getpid(), "cores": cores})
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "shoal.cli.child", about, *words],
-        env=os.environ | told,
+        env=variables,
         stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
         start_new_session=True,  # Ctrl-C reaches us alone, and we hand it on once
+        cwd=folder,
     )
 
 
-def _watched(children: list[subprocess.Popen]) -> int:
-    """Wait for all; once one has ended, the others have a while to end by themselves."""
+def unnamed_file() -> int:
+    """A file that is gone with this process."""
+    handle, name = tempfile.mkstemp()
+    os.unlink(name)
+    return handle
+
+
+def read_from(handle: int, start: int) -> bytes:
+    """What a file has from some byte on."""
+    return os.pread(handle, 1 << 20, start)
+
+
+class Process(Protocol):
+    """One process of a run."""
+
+    def poll(self) -> int | None:
+        """Its exit code, or minus the signal that ended it; None while it runs."""
+        ...
+
+    def send_signal(self, sig: int) -> None: ...
+
+    def said(self) -> str:
+        """What it printed that was not shown."""
+        ...
+
+
+def watched(processes: Sequence[Process], command: str) -> int:
+    """Wait for all; return the exit code of the first, which gets Ctrl-C and SIGTERM. Once one has
+    ended, the others have a while to end by themselves."""
+    before = install(lambda number, _: processes[0].send_signal(number))
     until = float("inf")
     ended: list[int] = []  # ranks, in the order in which they ended
-    while len(ended) < len(children) and time.monotonic() < until:
-        gone = [rank for rank, child in enumerate(children) if child.poll() is not None]
-        ended += [rank for rank in gone if rank not in ended]
-        if ended:
-            until = min(until, time.monotonic() + LATE)
-        time.sleep(LOOK_EVERY)
-    code = children[0].poll()
+    try:
+        while len(ended) < len(processes) and time.monotonic() < until:
+            gone = [rank for rank, one in enumerate(processes) if one.poll() is not None]
+            ended += [rank for rank in gone if rank not in ended]
+            if ended:
+                until = min(until, time.monotonic() + LATE)
+            time.sleep(LOOK_EVERY)
+    finally:
+        restore(before)
+    code = processes[0].poll()
     if code is not None and code >= 0:
         return code
+    how = processes[ended[0]].poll() or 0
+    if how > 0:  # it has said why
+        print(processes[ended[0]].said(), end="", file=sys.stderr)
     raise ShoalError(
-        f"process {ended[0]} of {len(children)} ended{_how(children[ended[0]])}, and the run with"
-        f" it: go on from its newest checkpoint with shoal launch --hosts {len(children)} resume"
-        f" <run>"
+        f"process {ended[0]} of {len(processes)} ended{_how(how)}, and the run with it: go on from"
+        f" its newest checkpoint with {command} resume <run>"
     )
 
 
-def _how(child: subprocess.Popen) -> str:
+def _how(code: int) -> str:
     """The signal that ended a process, in words; empty if none did."""
-    code = child.poll() or 0
     return f" by {signal.Signals(-code).name}" if code < 0 else ""
 
 
-def _end(children: list[subprocess.Popen]) -> None:
-    for child in children:
+def _end(children: list[LocalProcess]) -> None:
+    for one in children:
         with contextlib.suppress(OSError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+            os.killpg(one.popen.pid, signal.SIGKILL)
+        one.popen.wait()
 
 
 def submitted(by: str, hosts: int, words: list[str], options: str) -> int:
@@ -122,7 +178,7 @@ def inside_job() -> bool:
 def own_place(by: str) -> dict[str, str]:
     """Environment variables of this process, which something else has started."""
     if by == "mpi":
-        return {METHOD: "mpi4py"}
+        return {METHOD: "mpi4py"} | _on_this_machine()
     if "SUBMITIT_EXECUTOR" not in os.environ:
         return {METHOD: "slurm"}
     place = _submitit().JobEnvironment()
@@ -130,6 +186,20 @@ def own_place(by: str) -> dict[str, str]:
     local = place.hostnames[0] in (socket.gethostname(), "localhost")
     host = "127.0.0.1" if local and place.num_nodes == 1 else place.hostnames[0]
     return variables(f"{host}:{port}", place.num_tasks, place.global_rank)
+
+
+def _on_this_machine() -> dict[str, str]:
+    """Where the first process of `mpirun` listens, if all are on this machine; else JAX says."""
+    try:
+        from mpi4py import MPI
+    except ImportError:
+        raise ShoalError("mpirun needs mpi4py: pip install mpi4py") from None
+    world = MPI.COMM_WORLD
+    near = world.Split_type(MPI.COMM_TYPE_SHARED).Get_size()
+    if near < world.Get_size():
+        return {}
+    port = world.bcast(free_port() if not world.Get_rank() else 0)
+    return {ADDRESS: f"127.0.0.1:{port}"}
 
 
 def _asked(options: str) -> dict[str, Any]:
@@ -157,7 +227,8 @@ def _last_line(error: Exception) -> str:
     return (told or lines)[-1].removeprefix("shoal: ")
 
 
-def _free_port() -> int:
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nothing listens at."""
     with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
+        one.bind((host, 0))
         return one.getsockname()[1]

@@ -61,8 +61,8 @@ def config_of(path: Path, trust: Trust, steps: int) -> Config:
         return replace(config, settings=replace(config.settings, steps=steps))
     if folder.finished(path):
         raise ShoalError(
-            f"{path} is finished: there is nothing to resume (more steps than it has,"
-            f" shoal resume {path} --steps <steps>, train it further)"
+            f"{path} is finished: there is nothing to resume, but shoal resume {path}"
+            f" --steps <more than it has> trains it further"
         )
     return config
 

@@ -6,26 +6,21 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from .. import algorithms, peers
-from ..clusters import LOCAL
+from .. import peers
 from ..config.config import Config
 from ..config.trust import NOTHING, Trust
-from ..devices import usable
 from ..engine import sizing
 from ..engine.episodes import Episodes
-from ..engine.evaluate import evaluator
-from ..engine.host_loop import HostLoop
 from ..engine.loop import Loop
-from ..engine.peer_loop import leading
-from ..engine.ray_host import cluster_loop
+from ..engine.waiting import awaited, in_thread
 from ..envs.host.arena import Alone
 from ..envs.host.watched import Halted, never
 from ..errors import ShoalError
@@ -41,10 +36,13 @@ from ..monitor.sinks import Log
 from ..store import checkpoint, folder, policy_store, start
 from ..store.best import BestPolicy
 from ..store.records import BestAbout, CheckpointAbout, RunProtocol
-from ..store.summary import Result, stopped_by, write_failure
+from ..store.summary import Result, write_failure
 from ..types import TrainState
 from . import resuming
+from .evaluations import Evaluations
 from .introduction import introduce
+from .loops import loop_of
+from .result import result_of
 from .signals import Stop
 
 GRACE = 5.0  # seconds for the last evaluations of a run that a signal stopped
@@ -88,14 +86,14 @@ class Trainer:
         self.hooks = Hooks(builtin(config), [*users(config), *callbacks])
         self.alone = Alone() if s.alone else None
         self.loop = self._loop()
-        self.evaluator = self._evaluator(config.algorithms, s.greedy)
+        self.evaluations = Evaluations(config, self.alone, console.say)
         self.due = [s.steps * k / (s.evaluations + 1) for k in range(1, s.evaluations + 1)]
 
     def run(self) -> Result:
         """Train from the beginning, in a new folder."""
         with folder.claimed(self.config) as path:
             self._introduce(path)
-            with self._held():
+            with self._in_progress():
                 program, before = self._prepare()
                 folder.create(path, self.config, {"start": self.start.about} if self.start else {})
                 with self._failure_recorded(path), folder.locked(path):
@@ -122,7 +120,7 @@ class Trainer:
 
         The config may have more steps than the folder's."""
         s = self.config.settings
-        with folder.locked(path), self._held():
+        with folder.locked(path), self._in_progress():
             totals = folder.totals(path)
             if resuming.unbegun(path):
                 folder.extend(path, s.steps, 0)
@@ -135,9 +133,8 @@ class Trainer:
                 self.console.say(sentence)
             with self.console.waiting("compiling the training program"):
                 self.state = self.loop.restored(saved.state)
-                program = self.loop.compile(
-                    self.state, sizing.iterations(self.config, self._learners())
-                )
+                with self._compiling(self._learners()) as compiled:
+                    program = self._awaited(compiled)
             with (
                 self._failure_recorded(path, steps, saved.about["seconds"]),
                 Log(path, saved.about["logs"], steps, self.config.metrics) as log,
@@ -166,10 +163,10 @@ class Trainer:
             raise
 
     @contextlib.contextmanager
-    def _held(self) -> Iterator[None]:
+    def _in_progress(self) -> Iterator[None]:
         """Catch signals; at the end, close games and callbacks."""
         closing = contextlib.closing
-        with self.stop, closing(self.hooks), closing(self.loop), closing(self.evaluator):
+        with self.stop, closing(self.hooks), closing(self.loop), closing(self.evaluations):
             yield
 
     def _attend(self, path: Path, log: Log, steps: int = 0, seconds: float = 0.0) -> None:
@@ -216,30 +213,10 @@ class Trainer:
         return result
 
     def _loop(self) -> Loop:
-        c = self.config
-        s = self.config.settings
-        if peers.several():
-            return leading(c)
-        parts = (c.game, c.algorithms, s.games, s.window, s.steps, c.devices)
-        if not c.hosted:
-            return Loop(*parts)
-        if s.cluster != LOCAL:
-            return cluster_loop(s.cluster, c, self._halted)
-        bounds = (c.workers, s.patience, s.tolerance)
-        return HostLoop(*parts, *bounds, self._halted, self.alone, staleness=s.staleness)
+        return loop_of(self.config, self._halted, self.alone)
 
     def _halted(self) -> bool:
         return bool(self.stop.signal)
-
-    def _evaluator(self, players: dict, greedy: bool, episodes: int = 0) -> Any:
-        """The evaluator of `episodes`, or of as many as an evaluation has."""
-        c = self.config
-        s = self.config.settings
-        episodes = episodes or s.eval_episodes
-        workers = c.workers if s.cluster == LOCAL else min(c.workers, len(usable()))
-        return evaluator(
-            c.game, players, episodes, greedy, workers, s, self.alone, self.console.say
-        )
 
     def _introduce(self, path: Path) -> None:
         """Tell what will be trained, and read the weights that it starts from."""
@@ -251,21 +228,38 @@ class Trainer:
 
     def _prepare(self) -> tuple[Any, Episodes]:
         """Make the opening state; return the compiled program and an evaluation before training."""
+        with self.console.waiting("compiling the training program"):
+            self.state = self._started(self._opening())
+            learners = self._learners()
+            with self._compiling(learners) as compiled:
+                before = self.evaluations.policies(learners, 0, self._halted)
+                program = self._awaited(compiled)
+        return program, before
+
+    @contextlib.contextmanager
+    def _compiling(self, learners: dict) -> Iterator[Future]:
+        """Compile the training program in a thread."""
         pool = ThreadPoolExecutor(1)
         try:
-            with self.console.waiting("compiling the training program"):
-                self.state = self._started(self.loop.init(self.config.settings.seed))
-                learners = self._learners()
-                compiled = pool.submit(
-                    self.loop.compile, self.state, sizing.iterations(self.config, learners)
-                )
-                before = self._evaluate(learners, 0, self._halted)
-                program = compiled.result()
+            yield pool.submit(
+                self.loop.compile, self.state, sizing.iterations(self.config, learners)
+            )
         finally:
             pool.shutdown(wait=False)  # do not wait for the compiler
+
+    def _awaited(self, compiled: Future) -> Any:
+        """The compiled program, unless the run is to stop: nothing was trained, nothing is
+        written."""
+        program = awaited(compiled, self._halted)
         if self.stop.signal:
-            raise KeyboardInterrupt  # nothing was trained, nothing is written
-        return program, before
+            raise KeyboardInterrupt
+        return program
+
+    def _opening(self) -> TrainState:
+        """The state before the first step; only compiled games can be opened in another thread."""
+        compiled = not self.config.hosted and not peers.several()
+        halted = self._halted if compiled else never
+        return in_thread(self.loop.init, self.config.settings.seed, halted=halted)
 
     def _started(self, state: TrainState) -> TrainState:
         """The opening state with the weights of the run to start from."""
@@ -334,7 +328,7 @@ class Trainer:
         """Evaluate during training; skipped while stopping. A failure ends the run."""
         learners = self._learners()
         try:
-            played = self._evaluate(learners, self.steps, self._halted)
+            played = self.evaluations.policies(learners, self.steps, self._halted)
         except Halted:
             return
         except ShoalError as error:
@@ -346,9 +340,6 @@ class Trainer:
         """Learners on the host, so that evaluation and the saved policy use the same arrays."""
         return jax.device_get(self.state.learners)
 
-    def _evaluate(self, learners: dict, steps: int, halted: Callable[[], bool] = never) -> Episodes:
-        return self.evaluator(learners, self.config.settings.seed, self.config.clock(steps), halted)
-
     def _record_evaluation(self, played: Episodes, learners: dict) -> None:
         self._forward_faults()
         better = self.best.consider(self.steps, played, learners)
@@ -357,33 +348,17 @@ class Trainer:
     def _forward_faults(self) -> None:
         """Pass on new faults of games on the host."""
         self.metrics.faults("training", self.loop.faults)
-        self.metrics.faults("evaluation", self.evaluator.faults)
+        self.metrics.faults("evaluation", self.evaluations.faults)
 
     def _finish(self, learners: dict) -> Result:
         """Evaluate, play at random, draw the curve, write the summary."""
-        s = self.config.settings
         run = self.metrics.run
         random = self._final_evaluations(learners)
         final = self._final_episodes(learners)
-        title = f"{self.config.label} on {self.config.env}, seed {s.seed}"
+        title = f"{self.config.label} on {self.config.env}, seed {self.config.settings.seed}"
         history = self.metrics.history
         curve.draw(run.path / folder.CURVE, title, history.points, history.training, random)
-        result = Result(
-            run.path,
-            scores=history.points[-1].played.score(),
-            before=history.before,
-            random=random.score() if random else {},
-            steps=run.steps,
-            seconds=run.seconds,
-            stopped=int(self.stop.signal),
-            best=self.best.evaluation,
-            reason=stopped_by(int(self.stop.signal), self.stop.from_outside),
-            from_run=s.from_run,
-            metrics=history.points[-1].played.means(),
-            random_metrics=random.means() if random else {},
-            final=final.score() if final else {},
-            final_metrics=final.means() if final else {},
-        )
+        result = result_of(run, history, self.best.evaluation, self.stop, random, final)
         result.write()
         self.result = result
         return result
@@ -401,8 +376,9 @@ class Trainer:
 
         try:
             if self.metrics.history.points[-1].step < self.steps:  # none at this step yet
-                self._record_evaluation(self._evaluate(learners, self.steps, late), learners)
-            return self._play_randomly(late)
+                played = self.evaluations.policies(learners, self.steps, late)
+                self._record_evaluation(played, learners)
+            return self.evaluations.random(late)
         except Halted:
             last = self.metrics.history.points[-1].step
             self.console.say(
@@ -411,21 +387,12 @@ class Trainer:
             return None
 
     def _final_episodes(self, learners: dict) -> Episodes | None:
-        """Play the `final_episodes`, on the games of `shoal evaluate <run>`; none if stopped."""
-        c = self.config
-        episodes = c.settings.final_episodes
+        """Play the `final_episodes`; none if the run was stopped."""
+        episodes = self.config.settings.final_episodes
         if not episodes or self.stop.signal:
             return None
         with (
             self.console.waiting(f"playing {episodes:,} greedy episodes"),
-            contextlib.closing(self._evaluator(c.algorithms, True, episodes)) as evaluate,
             contextlib.suppress(Halted),
         ):
-            return evaluate(learners, 0, c.clock(self.steps), self._halted)
-
-    def _play_randomly(self, halted: Callable[[], bool]) -> Episodes:
-        """Evaluate random play."""
-        c = self.config
-        players = {team: algorithms.random_policy(spec) for team, spec in c.sides.items()}
-        with contextlib.closing(self._evaluator(players, False)) as evaluate:
-            return evaluate(dict.fromkeys(players, ()), c.settings.seed, c.clock(0), halted)
+            return self.evaluations.final(learners, self.steps, self._halted)

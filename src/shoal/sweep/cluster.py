@@ -7,14 +7,22 @@ starts the same child process as this machine would.
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
 import signal
 import time
 from pathlib import Path
 from typing import Any, cast
 
-from ..clusters import connect, sent_variables, sentence, unlike, versions
+from ..clusters import (
+    child_variables,
+    connect,
+    sent_variables,
+    sentence,
+    sign,
+    unseen,
+    unsign,
+    versions,
+    why_incompatible,
+)
 from ..config.campaign import Job
 from ..errors import ShoalError
 from ..store.places import exists, local, url_of
@@ -26,7 +34,6 @@ ASK_EVERY = 0.5  # seconds between two questions to a node
 SILENCE = 30.0  # seconds without an answer after which a node is taken for lost; Ray may be faster
 COUNT_EVERY = 2.0  # seconds between two counts of the nodes
 NOBODY = 60.0  # seconds to wait for a node, once all are lost
-SIGN = ".cluster"  # file by which a node shows that it sees the folder of the runs
 
 
 class Cluster:
@@ -37,7 +44,7 @@ class Cluster:
         self.at_once = at_once
         self.cores = cores
         self.runs: list[NodeRun] = []
-        self.signs: dict[Path, str] = {}
+        self.signs: dict[Path, tuple[str, str]] = {}
         self.nodes: dict[str, str] = {}  # names of those that live
         self.places = 0
         self.counted = -COUNT_EVERY
@@ -67,12 +74,12 @@ class Cluster:
     def start(self, job: Job) -> NodeRun:
         """Let Ray place a run on a node with the cores it asks for."""
         url = url_of(job.path)
-        sign = ("", "") if url else self._sign(job.path.parent.absolute())
+        seen = ("", "") if url else self._sign(job.path.parent.absolute())
         here = str(Path.cwd())
         actor = self.kind.options(num_cpus=job.cores).remote(
             job._replace(path=job.path.absolute()), [], sent_variables()
         )
-        begun = actor.begin.remote(url, sign, here, versions())
+        begun = actor.begin.remote(url, seen, here, versions())
         run = NodeRun(self.ray, url, actor, begun, self.nodes)
         self.runs.append(run)
         return run
@@ -89,7 +96,7 @@ class Cluster:
         for run in self.runs:
             run.kill()
         for folder in self.signs:
-            (folder / SIGN).unlink(missing_ok=True)
+            unsign(folder)
         if self.connected:
             self.ray.shutdown()
 
@@ -122,24 +129,22 @@ class Cluster:
     def _sign(self, folder: Path) -> tuple[str, str]:
         """A file, and its content, that a node must see beside the run's folder."""
         if folder not in self.signs:
-            self.signs[folder] = secrets.token_hex(8)
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / SIGN).write_text(self.signs[folder])
-        return str(folder / SIGN), self.signs[folder]
+            self.signs[folder] = sign(folder)
+        return self.signs[folder]
 
 
 class NodeRunner(Runner):
     """A `Runner` on a node: an actor of Ray."""
 
     def begin(
-        self, url: str, sign: tuple[str, str], folder: str, versions: dict[str, str]
+        self, url: str, seen: tuple[str, str], folder: str, versions: dict[str, str]
     ) -> tuple[str, str]:
         """Start the job; return the node's id and what was wrong, if anything."""
         import ray
 
         node = ray.get_runtime_context().get_node_id()
-        wrong = unlike(versions) or ("" if url else _unseen(*sign))
-        self.variables = _variables(self.variables)
+        wrong = why_incompatible(versions) or ("" if url else unseen(*seen))
+        self.variables = child_variables(self.variables)
         self.folder = folder if Path(folder).is_dir() else None
         if not wrong:
             try:
@@ -226,32 +231,3 @@ class NodeRun:
             self.last = self.last._replace(lost=True)
         else:
             self.last = self.last._replace(code=1, words=sentence(error))
-
-
-def _unseen(sign: str, content: str) -> str:
-    """What is wrong if this node does not see the folder of the runs."""
-    for _ in range(10):  # a network's file system may show it late
-        try:
-            if Path(sign).read_text() == content:
-                return ""
-        except OSError:
-            pass
-        time.sleep(0.5)
-    return (
-        f"this node does not see the folder {Path(sign).parent} of the machine that sent the run:"
-        " choose an --out that all nodes share, or one such as s3://bucket/runs"
-    )
-
-
-def _variables(sent: dict[str, str]) -> dict[str, str]:
-    """Environment variables of a child on this node."""
-    # how many threads there are, each run decides; Ray sets the second
-    unset = ("NPROC", "OMP_NUM_THREADS")
-    own = {name: value for name, value in os.environ.items() if name not in unset}
-    paths = [sent["PYTHONPATH"], *([own["PYTHONPATH"]] if own.get("PYTHONPATH") else [])]
-    return (
-        {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-        | own
-        | sent
-        | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    )

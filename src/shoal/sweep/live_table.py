@@ -23,7 +23,8 @@ class LiveTable:
         self.followers = {path: Follower(path) for path in paths}
         self.quiet = quiet
         self.reported = set[Path]()  # runs whose end was printed
-        self.printed = time.monotonic()  # time of the last plain line
+        self.printed = time.monotonic()  # time of the last look at a plain line
+        self.line = ""  # the last one printed
         self.live: Any = None
         if not quiet and on_terminal():
             from rich.console import Console
@@ -56,7 +57,10 @@ class LiveTable:
             self.printed = time.monotonic()
             states = [f"{path.name} {_brief(status)}" for path, status in running.items()]
             left = len(self.followers) - len(outcomes) - len(running)
-            tell("   ".join(states) + (f"   {left} waiting" if left else ""))
+            line = "   ".join(states) + (f"   {left} waiting" if left else "")
+            if line != self.line:
+                self.line = line
+                tell(line)
 
     def _table(self, running: Mapping[Path, Status], outcomes: dict[Path, Outcome]) -> Any:
         from rich.progress_bar import ProgressBar

@@ -1,7 +1,8 @@
 """Population-based training (Jaderberg et al., 2017, arXiv:1711.09846): members train side by side;
 after each round the worst go on as forks of the best, with settings changed a little.
 
-Every round of a member is a normal run, the fork of one of the round before.
+Every round of a member is a normal run, the fork of one of the round before. Members that differ in
+numbers alone can train in one compiled program (`vectorised.py`).
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ import numpy as np
 
 from .. import files
 from ..config import space as spaces
-from ..config.arguments import changed
+from ..config.arguments import changed, compose_arguments
 from ..config.campaign import Job
+from ..config.config import Config
 from ..config.settings import LOCAL
 from ..config.space import Dimension
 from ..errors import ShoalError
 from ..report.search_results import Trial
 from ..run import forking
 from ..store import folder as runs
-from . import scheduler
+from . import scheduler, vectorised
 from .progress import FAILED, FINISHED, STOPPED
 from .search import TRIALS, Plan, score_of
 
@@ -49,8 +51,11 @@ def train(
     at_once: int = 0,
     cluster: str = LOCAL,
     quiet: bool = False,
+    together: bool = False,
 ) -> tuple[list[Trial], bool]:
-    """Train all rounds that are left; return the last, and whether a signal ended it early."""
+    """Train all rounds that are left; return the last, and whether a signal ended it early.
+
+    `together` trains the members of a round in one compiled program."""
     history = _read(folder)
     trials: list[Trial] = []
     for number in range(rounds):
@@ -62,7 +67,11 @@ def train(
             _job(plan, folder, history, number, member, until)
             for member in range(len(history[number]))
         ]
-        outcomes = scheduler.work(jobs, at_once, quiet, cluster)
+        outcomes = (
+            vectorised.work([_config(plan, job) for job in jobs], quiet)
+            if together
+            else scheduler.work(jobs, at_once, quiet, cluster)
+        )
         states = [outcomes[job.path].state for job in jobs]
         if STOPPED in states:
             return trials, True
@@ -105,7 +114,7 @@ def _altered(one: Dimension, values: dict[str, Any], rng: np.random.Generator) -
         return one.draw(rng)
     if one.values:
         return values[one.name]
-    return one.held(values[one.name] * float(rng.choice(FACTORS)))
+    return one.clamped(values[one.name] * float(rng.choice(FACTORS)))
 
 
 def _job(
@@ -119,6 +128,14 @@ def _job(
         parent = _path(folder, number - 1, one.parent)
         _fork(parent, path, [*spaces.flags(one.values), "--steps", str(steps)], plan)
     return Job(path, words, plan.trust, steps, plan.cores)
+
+
+def _config(plan: Plan, job: Job) -> Config:
+    """The config of a member in a round: that of its folder, once it has one."""
+    if job.path.exists():
+        return runs.config_of(job.path, plan.trust)
+    place = ["--out", str(job.path.parent), "--name", job.path.name]
+    return compose_arguments([*job.args, *place], plan.trust, plan.trust)[0]
 
 
 def _path(folder: Path, number: int, member: int) -> Path:

@@ -125,7 +125,7 @@ def clear(path: Path) -> None:
 
 
 def await_release(path: Path, seconds: float = RELEASE) -> None:
-    """Wait until no process trains a run, but no longer than that; its own process then says so."""
+    """Wait until no process trains a run, but at most `seconds`; the lock then refuses it."""
     until = time.monotonic() + seconds
     while path.is_dir() and time.monotonic() < until:
         with contextlib.suppress(ShoalError), folder.locked(path):

@@ -80,7 +80,7 @@ class _Work:
         self.plan = plan
         self.folder = folder
         self.study = study
-        self.open: dict[Path, Any] = {}  # trials that are not told yet
+        self.open: dict[Path, Any] = {}  # trials whose end the study does not know yet
         self.reported: dict[Path, int] = {}  # evaluations so far
         self.messages: dict[int, str] = {}
 

@@ -71,22 +71,23 @@ def resume(
     With `steps`, extend every seed to that many in all; with `seeds`, add seeds, up to a number or
     those listed. `cluster` is where to go on, if not where it was."""
     content = read(path)
+    if cluster:
+        content["config"] = _moved(content["config"], cluster)
+        trust = replace(trust, named=trust.named | {cluster})
     before = _config(path, content, trust).settings
     further = bool(steps) and steps != before.steps
     if further:
         for run in members(path, content):
             resuming.refuse_fewer(run, steps)
         content["config"]["settings"]["steps"] = steps
-    if cluster:
-        content["config"]["settings"]["cluster"] = cluster
     if seeds:
         content["seeds"] = _with_more(path, content["seeds"], seeds, before.seed)
     total = _config(path, content, trust).settings.steps
     runs = members(path, content)
     if all(folder.finished(run, total) for run in runs):
         raise ShoalError(
-            f"{path} is finished: there is nothing to resume (--steps trains its seeds further,"
-            f" --seeds adds others)"
+            f"{path} is finished: there is nothing to resume, but --steps trains its seeds"
+            f" further, and --seeds adds others"
         )
     if further and not quiet:
         tell(resuming.rescaled(max(map(checkpoint.done, runs)), before.steps, total))
@@ -108,6 +109,14 @@ def read(path: Path) -> dict[str, Any]:
 def _config(path: Path, content: dict[str, Any], trust: Trust) -> Config:
     with files.errors_name(path / folder.GROUP):
         return Config.from_json(content["config"], trust)
+
+
+def _moved(plain: Any, cluster: str) -> Any:
+    """A saved config with another cluster; one without settings is left for `_config` to refuse."""
+    settings = plain.get("settings") if isinstance(plain, dict) else None
+    if not isinstance(settings, dict):
+        return plain
+    return plain | {"settings": settings | {"cluster": cluster}}
 
 
 def _with_more(path: Path, there: list[int], seeds: str, first: int) -> list[int]:

@@ -1,12 +1,15 @@
-"""Several seeds in one program: on an accelerator, a step of all costs hardly more than a step of
+"""Several runs in one program: on an accelerator, a step of all costs hardly more than a step of
 one.
 
 Each run has its own thread, folder, logs and checkpoints. Only training is shared: the last thread
-to arrive calls a program with an axis of seeds for all of them.
+to arrive calls a program with an axis of runs for all of them. They may differ in their seeds, and
+in numbers of their algorithms, such as a learning rate, which the program then takes as arrays.
 """
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import threading
 import time
 import traceback
@@ -19,8 +22,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from ..algorithms.base import Algorithm
 from ..config.config import Config
 from ..engine.loop import Loop, Metrics
 from ..errors import ShoalError
@@ -35,17 +40,20 @@ from .progress import FAILED, FINISHED, STOPPED, Outcome
 from .runner import Status, clear
 from .scheduler import LOOK_EVERY
 
+Numbers = dict[str, dict[str, Any]]  # by team and option; of each run, a float32
+OWN = ("seed", "name", "out")  # settings that runs may differ in
+
 
 def work(configs: Sequence[Config], quiet: bool = False) -> dict[Path, Outcome]:
-    """Like `scheduler.work`, for configs that differ only in seed and name."""
+    """Like `scheduler.work`, for configs that differ only in seed, name and `numbers`."""
     runs = {Path(config.settings.out) / config.settings.name: config for config in configs}
     outcomes = {
         path: Outcome(FINISHED)
         for path, config in runs.items()
         if finished(path, config.settings.steps)
     }
-    barrier = SeedBarrier(len(runs) - len(outcomes))
     left = [path for path in runs if path not in outcomes]
+    barrier = SeedBarrier(len(left), numbers([runs[path] for path in left]))
     members = {path: SeedTrainer(runs[path], barrier, row) for row, path in enumerate(left)}
     threads = {
         path: threading.Thread(target=_drive, args=(members[path], path, outcomes), daemon=True)
@@ -99,21 +107,103 @@ class ForwardingStop(Stop):
             other.from_outside = True
 
 
+def numbers(configs: Sequence[Config]) -> Numbers:
+    """The numbers `[R]` of algorithms in which R configs differ; refuses what is no number."""
+    found: Numbers = {}
+    for team in configs[0].teams if configs else ():
+        each = [config.teams[team][1] for config in configs]
+        for name in sorted({name for own in each for name in _differing(each[0], own)}):
+            values = [getattr(own, name) for own in each]
+            if not all(type(value) is float for value in values):
+                raise _unfit(name)
+            found.setdefault(team, {})[name] = np.array(values, np.float32)
+    for config in configs:
+        for name in _differing(configs[0].settings, config.settings):
+            if name not in OWN:
+                raise _unfit(name)
+        if config.to_json()["env"] != configs[0].to_json()["env"] or _names(config) != _names(
+            configs[0]
+        ):
+            raise _unfit("games or algorithms")
+    return found
+
+
+def _names(config: Config) -> list[str]:
+    return [name for name, _ in config.teams.values()]
+
+
+def _differing(one: Any, other: Any) -> list[str]:
+    """Fields of two configs with different values."""
+    names = (field.name for field in dataclasses.fields(one))
+    return [name for name in names if getattr(one, name) != getattr(other, name)]
+
+
+def _unfit(name: str) -> ShoalError:
+    return ShoalError(
+        f"runs that differ in {name} are different programs: train them side by side, or vary"
+        f" numbers alone, such as lr"
+    )
+
+
+def check(configs: Sequence[Config]) -> None:
+    """Raise if configs cannot be trained in one program."""
+    config = configs[0]
+    if config.hosted:
+        raise ShoalError(
+            f"games of {config.env!r} run outside the compiled program: train side by side"
+        )
+    s = config.settings
+    loop = Loop(config.game, config.algorithms, s.games, s.window, s.steps, config.devices)
+    found = numbers(configs)
+    try:
+        jax.eval_shape(
+            program(loop, 1), _rows(loop.template(0), len(configs)), np.float32(1), found
+        )
+    except (jax.errors.ConcretizationTypeError, TypeError):
+        raise _unfit(" or ".join(name for own in found.values() for name in own)) from None
+
+
+def _rows(state: TrainState, runs: int) -> TrainState:
+    """Shapes of the states of several runs."""
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct((runs, *x.shape), x.dtype), state)
+
+
+def _run_with(
+    loop: Loop, iterations: int, steps: Any, state: TrainState, own: Numbers
+) -> tuple[TrainState, Metrics]:
+    """`Loop._run` with steps and numbers that are inputs of the program."""
+    made = copy.copy(loop)
+    made.steps = steps
+    made.algorithms = {
+        team: _with(algorithm, own.get(team, {})) for team, algorithm in loop.algorithms.items()
+    }
+    return made._run(iterations, state)
+
+
+def _with(algorithm: Algorithm, own: dict[str, Any]) -> Algorithm:
+    """An algorithm made anew with such numbers in its config, which was checked without them."""
+    if not own:
+        return algorithm
+    config = copy.copy(algorithm.config)
+    for name, value in own.items():
+        object.__setattr__(config, name, value)
+    return type(algorithm)(config, algorithm.spec)
+
+
 def program(loop: Loop, iterations: int) -> Any:
-    """Like `Loop.program`, for states with a leading axis of seeds."""
+    """Like `Loop.program`, for states with a leading axis of runs, the steps of a run, and
+    `numbers` of each."""
+
+    def every(state: TrainState, steps: Any, own: Numbers) -> tuple[TrainState, Metrics]:
+        return jax.vmap(partial(_run_with, loop, iterations, steps))(state, own)
+
+    same = PartitionSpec()
     specs = jax.tree.map(lambda spec: PartitionSpec(None, *spec), loop.specs)
-    shardings = jax.tree.map(lambda spec: NamedSharding(loop.mesh, spec), specs)
-    body = jax.shard_map(
-        jax.vmap(partial(loop._run, iterations)),
-        mesh=loop.mesh,
-        in_specs=(specs,),
-        out_specs=(specs, PartitionSpec()),
-        check_vma=False,
-    )
-    everywhere = NamedSharding(loop.mesh, PartitionSpec())
-    return jax.jit(
-        body, donate_argnums=0, in_shardings=(shardings,), out_shardings=(shardings, everywhere)
-    )
+    ins = (specs, same, same)
+    outs = (specs, same)
+    body = jax.shard_map(every, mesh=loop.mesh, in_specs=ins, out_specs=outs, check_vma=False)
+    placed = jax.tree.map(lambda spec: NamedSharding(loop.mesh, spec), (ins, outs))
+    return jax.jit(body, donate_argnums=0, in_shardings=placed[0], out_shardings=placed[1])
 
 
 class SeedBarrier:
@@ -121,8 +211,9 @@ class SeedBarrier:
 
     A run that left keeps its row; its results are dropped."""
 
-    def __init__(self, parties: int):
+    def __init__(self, parties: int, numbers: Numbers):
         self.change = threading.Condition()
+        self.numbers = numbers
         self.here = parties
         self.rounds = 0
         self.arrived: dict[int, TrainState] = {}
@@ -132,12 +223,13 @@ class SeedBarrier:
         self.parties = parties
 
     def prepare(self, loop: Loop, state: TrainState, iterations: int) -> None:
-        """Compile the program of all seeds, once."""
+        """Compile the program of all runs, once."""
         with self.change:
-            shapes = jax.tree.map(
-                lambda x: jax.ShapeDtypeStruct((self.parties, *x.shape), x.dtype), state
-            )
-            self.program = self.program or program(loop, iterations).lower(shapes).compile()
+            if not self.program:
+                given = (np.float32(loop.steps), self.numbers)
+                shapes = _rows(state, self.parties)
+                made = program(loop, iterations).lower(shapes, *given).compile()
+                self.program = lambda states: made(states, *given)
 
     def move(self, row: int, state: TrainState) -> tuple[TrainState, Metrics]:
         """Train every seed by one call; return the new state of this row."""

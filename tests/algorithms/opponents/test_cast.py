@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers import TEAM, TINY, build, clock, decided, opened
 
-from shoal.algorithms.opponents.cast import Cast, Part
+from shoal.algorithms.opponents.cast import Cast, CastPolicy
 from shoal.envs import make
 
 GAMES = 6
@@ -19,7 +19,7 @@ def test_each_agent_acts_as_its_own_policy_decides(seats: tuple[int, ...]) -> No
     game = make("mpe/simple_spread", max_cycles=5)
     policies = [build("ppo", game, torso=torso, **TINY) for torso in ("mlp", "gru")]
     parts = tuple(
-        Part(policy.init(np.random.default_rng(seed)), clock())
+        CastPolicy(policy.init(np.random.default_rng(seed)), clock())
         for seed, policy in enumerate(policies)
     )
     view = opened(game, GAMES)[1][TEAM]

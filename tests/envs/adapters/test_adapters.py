@@ -765,7 +765,7 @@ TWO = spaces.Tuple([SIGHT, SIGHT])
         ("gym:CartPole-v1", {"poles": 2}, "gym:CartPole-v1 does not take the options poles=2:"),
         ("..:x", {}, "'..' cannot be imported"),
         ("no_such_module:make", {}, "there is no module 'no_such_module'"),
-        ("test_adapters:od", {}, "test_adapters has no function 'od', did you mean 'odd'?"),
+        ("test_adapters:od", {}, "test_adapters has no function 'od' (did you mean 'odd'?)"),
         (
             "test_adapters:Path",
             {},

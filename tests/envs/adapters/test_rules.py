@@ -14,6 +14,7 @@ import pytest
 from gymnasium import spaces
 
 from shoal.envs.adapters import AdapterOptions, adapt
+from shoal.envs.adapters.pettingzoo import frame
 from shoal.envs.check import check
 from shoal.envs.host.faults import TooManyFaults
 from shoal.envs.host.match import Broken, Hosted, Match
@@ -147,7 +148,7 @@ def swapped() -> spaces.Box:
 
 BAD: dict[str, tuple[Callable[[], Any], str]] = {
     # before anything is played
-    "no possible_agents": (Unannounced, "PettingZoo's environments have possible_agents"),
+    "no possible_agents": (Unannounced, "an environment of PettingZoo has possible_agents"),
     "a method": (
         changed(possible_agents=lambda self: ["a_0"]),
         "a list of all who may ever play, .*a function",
@@ -158,6 +159,10 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         r" possible_agents.*\[\]",
     ),
     "twice": (changed(possible_agents=["a_0", "a_0"]), "possible_agents names 'a_0' twice"),
+    "half a character": (
+        changed(possible_agents=["\udc80", "b"]),
+        "possible_agents names .* no text that a file can hold",
+    ),
     "alike": (changed(possible_agents=["1", 1]), "possible_agents names '1' twice"),
     "a property": (
         changed(observation_space=property(lambda self: Well.space)),
@@ -327,6 +332,8 @@ GOOD: dict[str, Callable[[], Any]] = {
     "numpy's flags": told(lambda env, answer: answer[2].update(a_0=np.bool_(answer[2]["a_0"]))),
     "float masks": masked(1.0, 0.0),
     "no infos": told(lambda env, answer: answer.__setitem__(4, None)),
+    "a state of None": changed(state=lambda self: None),
+    "a reward in an array": told(lambda env, answer: answer[1].update(a_0=np.ones(1))),
     "a flag in an array": alone(
         step=lambda self, action: (*Alone.step(self, action)[:3], np.array([False]), {})
     ),
@@ -381,3 +388,27 @@ def test_the_rule_that_is_broken_is_told_in_training_and_by_check_env(name: str)
 @pytest.mark.parametrize("name", GOOD)
 def test_what_is_merely_unusual_is_played(name: str) -> None:
     assert not played(name) and not checked(name)
+
+
+@pytest.mark.parametrize(
+    ("picture", "why"),
+    [
+        (None, "gives no array of height"),
+        (np.zeros((8, 8), np.uint8), "gives no array of height"),
+        (np.zeros((8, 8, 1), np.uint8), r"shape \(8, 8, 1\), not of height, width and 3 colours"),
+        (np.zeros((0, 8, 3), np.uint8), r"shape \(0, 8, 3\)"),
+        (np.full((8, 8, 3), 0.5), "colours of float64 that are no bytes"),
+        (np.full((8, 8, 3), np.nan), "colours of float64 that are no bytes"),
+        (np.full((8, 8, 3), 256), "colours of int64 that are no bytes"),
+    ],
+)
+def test_what_is_no_picture_is_refused(picture: Any, why: str) -> None:
+    """Colours from 0 to 1 would all be black."""
+    with pytest.raises(Broken, match=why):
+        frame(changed(render=lambda self: picture)())
+
+
+def test_pictures_of_whole_bytes_are_shown() -> None:
+    for kind in (np.uint8, np.int64, np.float32):
+        drawn = frame(changed(render=lambda self, kind=kind: np.full((8, 9, 4), 200, kind))())
+        assert drawn.dtype == np.uint8 and drawn.shape == (8, 9, 3) and (drawn == 200).all()

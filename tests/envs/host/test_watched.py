@@ -29,6 +29,7 @@ from shoal.config.settings import Settings
 from shoal.engine.evaluate import evaluator
 from shoal.envs import make
 from shoal.envs.host.arena import Arena
+from shoal.envs.host.shared import reserve
 from shoal.envs.host.watched import appended_file, creation_patience, probe
 from shoal.errors import ShoalError
 
@@ -181,7 +182,7 @@ def test_check_env_names_what_is_done_to_its_process(
     ("env", "code", "sentence"),
     [
         ("vices:seedless", 1, "reset of Gymnasium's Env takes a seed: write def reset("),
-        ("vices:unannounced", 1, "PettingZoo's environments have possible_agents"),
+        ("vices:unannounced", 1, "an environment of PettingZoo has possible_agents"),
         ("vices:nobody", 2, "vices has no function 'nobody'"),
         ("gym:NoSuch-v1", 2, "gymnasium cannot make 'NoSuch-v1'"),
     ],
@@ -505,6 +506,15 @@ def test_memory_that_is_too_small_is_had_elsewhere_or_refused(
     full.append(str(tmp_path))
     with pytest.raises(ShoalError, match=r"the games need .* MB .*/dev/shm and .*have no room"):
         Arena(make("vices:make"), 2, 0, workers=1)
+
+
+def test_memory_that_cannot_be_written_to_is_had_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.envs.host.shared.FAST", "/proc")  # a folder that takes no file
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with reserve(64) as memory:
+        assert os.readlink(f"/proc/self/fd/{memory.fileno()}").startswith(str(tmp_path))
 
 
 def test_memory_is_reserved_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:

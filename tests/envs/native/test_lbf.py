@@ -26,6 +26,7 @@ from shoal.config.config import Config
 from shoal.envs import make
 from shoal.envs.game import GameState
 from shoal.errors import ShoalError
+from shoal.nets.entities import parse
 
 EPISODES = 40
 FAST = {"xla_backend_optimization_level": 0}  # to compile, not to run
@@ -213,3 +214,22 @@ def test_ids_are_known_to_commands_and_saved_configs(capsys):
     told = capsys.readouterr().out
     assert "sees 15 numbers" in told and "--env.sight                 2 " in told
     assert main(["list"]) == 0 and "lbf/8x8-2p-2f" in capsys.readouterr().out
+
+
+def test_it_says_where_food_others_and_oneself_are_in_an_observation():
+    game = make("lbf/8x8-3p-2f")
+    spec = game.teams["agent"]
+    assert spec.entities == "0:3x2,9:3x2@6,7"
+    state, views = jax.jit(lambda key: game.reset(key, 4))(jax.random.key(0))
+    told = parse(spec.entities)
+    obs = np.asarray(views["agent"].obs)
+    place = np.moveaxis(np.asarray(state.world.place), -1, 0)
+    np.testing.assert_array_equal(obs[..., list(told.own_place)], place)
+    seen = np.asarray(told.nearest_first(obs))
+    others = seen[..., 9:15].reshape(4, 3, 2, 3)[..., :2] + place[:, :, None]
+    for game_, agent in np.ndindex(4, 3):
+        expected = np.delete(place[game_], agent, 0).tolist()
+        assert sorted(others[game_, agent].tolist()) == sorted(expected)
+    assert make("lbf/grid-8x8-3p-2f").teams["agent"].entities == ""
+    alone = make("lbf/8x8-1p-2f", observe_agent_levels=False).teams["agent"]
+    assert alone.entities == "0:3x2@6,7" and alone.obs == 8

@@ -11,6 +11,7 @@ import pytest
 from shoal.envs import GAMES, make
 from shoal.envs.game import GameState
 from shoal.envs.native.mpe import physics
+from shoal.nets.entities import parse
 from shoal.types import Discrete
 
 pytest.importorskip("mpe2")
@@ -203,3 +204,18 @@ def test_nearest_puts_the_nearest_first():
     offset = jnp.array([[3.0, 0], [1.0, 0], [0, 1.0], [0, 2.0]])[None, :, :, None]
     rows = jnp.arange(4.0)[None, :, None, None]
     assert physics.nearest_rows(offset, rows, 6)[0, :, 0, 0].tolist() == [1, 2, 3, 0, 0, 0]
+
+
+@pytest.mark.parametrize("options", [{}, {"N": 5, "num_landmark_neighbors": 2}, {"N": 1}])
+def test_spread_says_where_landmarks_and_others_are_in_an_observation(options: dict):
+    game = make("mpe/simple_spread", **options)
+    told = parse(game.teams["agent"].entities)
+    state, views = jax.jit(lambda key: game.reset(key, 3))(jax.random.key(0))
+    world = jax.tree.map(np.asarray, state.world)
+    obs = np.asarray(views["agent"].obs)[:, 0]  # the first agent's
+    for kind, things in zip(told.kinds, (world.fixed, world.pos[1:]), strict=False):
+        rows = obs[:, kind.first : kind.end].reshape(3, kind.things, 2)
+        away = np.moveaxis(things - world.pos[0], -1, 0)
+        gap = np.abs(rows[:, :, None] - away[:, None]).max(-1).min(-1)
+        assert gap.max() < 1e-6  # each is one of them
+    assert len(told.kinds) == 1 + (game.N > 1)

@@ -14,14 +14,14 @@ from ..base import Algorithm
 from .random import Fixed
 
 
-class Part(NamedTuple):
+class CastPolicy(NamedTuple):
     """One policy of a cast."""
 
     weights: Any
     clock: Clock  # at which its training ended
 
 
-class Cast(Fixed[None, tuple[Part, ...], tuple[Any, ...]]):
+class Cast(Fixed[None, tuple[CastPolicy, ...], tuple[Any, ...]]):
     """Every agent acts as one of several policies decides; `seats` says which, by agent.
 
     Each policy decides for the whole team, as it did when it was trained.
@@ -34,7 +34,7 @@ class Cast(Fixed[None, tuple[Part, ...], tuple[Any, ...]]):
         self.policies = tuple(policies)
         self.seats = tuple(seats)
 
-    def carry(self, learner: tuple[Part, ...], games: int) -> tuple[Any, ...]:
+    def carry(self, learner: tuple[CastPolicy, ...], games: int) -> tuple[Any, ...]:
         return tuple(
             policy.carry(part.weights, games)
             for policy, part in zip(self.policies, learner, strict=True)
@@ -42,7 +42,7 @@ class Cast(Fixed[None, tuple[Part, ...], tuple[Any, ...]]):
 
     def act(
         self,
-        learner: tuple[Part, ...],
+        learner: tuple[CastPolicy, ...],
         key: Array,
         view: View,
         carry: tuple[Any, ...],

@@ -1,4 +1,4 @@
-"""Opponents that do not learn."""
+"""Random play, the plainest opponent that does not learn."""
 
 from __future__ import annotations
 

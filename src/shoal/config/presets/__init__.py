@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from ... import algorithms, envs, files
 from ...errors import ShoalError
+from ..trust import OF_FILES
 
 FOLDER = Path(__file__).parent
 NO_PRESET = "--no-preset"
@@ -114,7 +115,7 @@ def sides(
 ) -> Sides:
     """The presets of every team's algorithm on `env`, or a file's; empty unless wanted."""
     if isinstance(wanted, str):
-        return _of_file(Path(wanted), names)
+        return _of_file(Path(wanted), names, env)
     tables = {team: load(name, env if wanted else "", options) for team, name in names.items()}
     used = tuple(dict.fromkeys(n for t, n in names.items() if any(tables[t].values())))
     first = next((tables[team] for team, name in names.items() if name in used), load("", ""))
@@ -126,8 +127,8 @@ def sides(
     )
 
 
-def _of_file(file: Path, names: dict[str, str]) -> Sides:
-    """The preset in a file, for the one algorithm that plays."""
+def _of_file(file: Path, names: dict[str, str], env: str) -> Sides:
+    """The preset in a file, for the one algorithm that plays; the file may be a stranger's."""
     if len(set(names.values())) > 1:
         raise ShoalError(
             f"{file} is the preset of one algorithm, and there are {', '.join(names.values())}:"
@@ -138,6 +139,11 @@ def _of_file(file: Path, names: dict[str, str]) -> Sides:
         if name not in TABLES or not isinstance(table, dict):
             raise ShoalError(f"{file} is no preset: it has {name!r}, not {', '.join(TABLES)}")
     tables = {table: content.get(table, {}) for table in TABLES}
+    trust = OF_FILES.get()
+    named = {"teams": {file.stem: {"options": tables["algorithm"]}}, "settings": tables["settings"]}
+    trust.check_parts(named)
+    trust.check_place(named)
+    trust.check_options(env, tables["env"])
     own = {team: tables["algorithm"] for team in names}
     return Sides(tables["settings"], tables["env"], own, (str(file),))
 

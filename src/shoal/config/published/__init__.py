@@ -17,6 +17,7 @@ from ...errors import ShoalError, did_you_mean
 from ...options import fill
 from .. import campaign
 from ..campaign import Pair, Plan
+from ..campaign_words import split
 from ..trust import Trust
 
 FOLDER = Path(__file__).parent
@@ -112,8 +113,8 @@ class Table:
     ) -> Pair:
         steps = self.steps(task, algorithm, budget)
         made = campaign.made(
-            {algorithm: campaign.split(self.algorithms[algorithm].train)},
-            {self.label(task, algorithm, steps): campaign.split(task.train)},
+            {algorithm: split(self.algorithms[algorithm].train)},
+            {self.label(task, algorithm, steps): split(task.train)},
             seeds,
             self._options(algorithm, steps),
             trust,
@@ -243,8 +244,8 @@ def _check(task: Task, entries: dict[str, Entry]) -> None:
             f"scale of {task.name!r} must be [a, b] of a · score + b, with a greater than 0, not"
             f" {task.scale!r}"
         )
-    if {"-h", "--help"} & {*campaign.split(task.train)}.union(
-        *(campaign.split(one.train) for one in entries.values())
+    if {"-h", "--help"} & {*split(task.train)}.union(
+        *(split(one.train) for one in entries.values())
     ):
         raise ShoalError("train must name what to train: leave out --help")
     if not task.published:

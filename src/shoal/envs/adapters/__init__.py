@@ -66,7 +66,7 @@ def adapt(env: Any, adapter: AdapterOptions) -> Match:
     """Wrap an environment as a match, by the methods it has."""
     if not hasattr(env, "possible_agents") and _of_pettingzoo(env):
         raise Broken(
-            "PettingZoo's environments have possible_agents, a list of all who may"
+            "an environment of PettingZoo has possible_agents, a list of all who may"
             " ever play: write one"
         )
     if not any(_has(env, methods) for methods in KINDS):

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from ..host.match import Broken, MatchStep
 from ..metrics import WON
 from . import rules
-from .metrics import Said, by_agent, number
+from .metrics import MetricReader, by_agent, number
 from .options import AdapterOptions
 from .pettingzoo import frame
 from .spaces import MASK, reader, writer
@@ -54,10 +54,12 @@ class GymMatch:
         )
         self.state = options.unseen
         self.teams = self.roster.teams
-        self.said = Said(env, options, self.teams)
+        self.metric_reader = MetricReader(env, options, self.teams)
         # Gymnasium-Robotics: an environment with this method has `is_success` in its infos
-        self.succeeds = not self.said.names and options.asked is None and _judges_success(env)
-        self.metrics = (WON,) if self.succeeds else self.said.names
+        self.succeeds = (
+            not self.metric_reader.names and options.asked is None and _judges_success(env)
+        )
+        self.metrics = (WON,) if self.succeeds else self.metric_reader.names
         self.info: Any = {}  # of the last step
         self.live: set[str] = set()
 
@@ -86,7 +88,7 @@ class GymMatch:
         """The metrics asked for or declared, or whether the last step was a success."""
         if self.succeeds:
             return {WON: number(self.info.get(SUCCESS, False), WON)}
-        return self.said.read(by_agent(self.info, self.agents))
+        return self.metric_reader.read(by_agent(self.info, self.agents))
 
     def render(self) -> np.ndarray:
         plain = self.env.unwrapped

@@ -16,8 +16,8 @@ METHOD = "episode_metrics"
 Infos = Mapping[Any, Mapping[str, Any]]  # by agent
 
 
-class Said:
-    """The metrics that `--env.metrics` asks for, or that the environment declares as `metrics`.
+class MetricReader:
+    """Reads the metrics that `--env.metrics` asks for, or that the environment declares.
 
     A metric of the game is the mean over the agents whose infos have it; a team's metric is the
     mean over that team's agents.

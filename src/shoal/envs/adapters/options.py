@@ -33,7 +33,7 @@ class AdapterOptions:
     swap: bool = False
     """Two equal teams exchange seats from episode to episode, by the episode's seed."""
     metrics: str | list[str] | None = None
-    """Numbers of an episode's last infos to tell, as won,score or won=battle_won; None is what the
+    """Numbers of an episode's last infos to log, as won,score or won=battle_won; None is what the
     environment declares."""
 
     def __post_init__(self) -> None:

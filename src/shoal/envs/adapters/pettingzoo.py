@@ -13,7 +13,7 @@ import numpy as np
 from ..host.match import Broken, MatchStep
 from ..metrics import WON
 from . import rules
-from .metrics import Said
+from .metrics import MetricReader
 from .options import AdapterOptions
 from .spaces import reader, writer
 from .teams import EnvStep, Roster, fates
@@ -37,7 +37,19 @@ def frame(env: Any) -> np.ndarray:
             "the environment draws no picture: its render() gives no array of height,"
             " width and colours"
         )
-    return picture[..., :3].astype(np.uint8)
+    if 0 in picture.shape or picture.shape[2] not in (3, 4):
+        raise Broken(
+            f"the environment draws no picture: its render() gives an array of shape"
+            f" {picture.shape}, not of height, width and 3 colours"
+        )
+    with np.errstate(invalid="ignore"):  # NaN, which is no byte either
+        drawn = picture.astype(np.uint8)
+    if picture.dtype != np.uint8 and not np.array_equal(drawn, picture):
+        raise Broken(
+            f"its render() gives colours of {picture.dtype} that are no bytes: scale them to 0 …"
+            " 255, and give an array of uint8"
+        )
+    return drawn[..., :3]
 
 
 class PettingZooMatch:
@@ -62,14 +74,14 @@ class PettingZooMatch:
             None if self.state is None else self.state.size,
         )
         self.teams = self.roster.teams
-        self.said = Said(env, options, self.teams)
-        self.metrics = self.said.names
+        self.metric_reader = MetricReader(env, options, self.teams)
+        self.metrics = self.metric_reader.names
         self.infos: Any = {}  # of the last step
         self.live: set[Any] = set()  # agents that are present and may act
 
     def episode_metrics(self) -> dict[str, float]:
         infos = self.infos if isinstance(self.infos, Mapping) else {}
-        return self.said.read({agent: info for agent, info in infos.items() if info})
+        return self.metric_reader.read({agent: info for agent, info in infos.items() if info})
 
     def render(self) -> np.ndarray:
         return frame(self.env)
@@ -197,6 +209,8 @@ class ParallelMatch(PettingZooMatch):
 
 def _numbers(state: Any) -> np.ndarray:
     """`[S]` an environment's own state; uint8 images are scaled to [0,1]."""
+    if state is None:  # as float32 it would be NaN
+        raise Broken("it gives None")
     state = np.asarray(state)
     row = state.astype(np.float32).reshape(-1)
     return row / np.float32(255) if state.dtype == np.uint8 else row

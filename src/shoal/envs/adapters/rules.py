@@ -29,6 +29,11 @@ def agents_of(env: Any, interface: str) -> list[Any]:
         )
     agents = list(named)
     for agent in agents:
+        if str(agent) != str(agent).encode(errors="ignore").decode():
+            raise Broken(
+                f"possible_agents names {str(agent)!r}, which is no text that a file can hold:"
+                " give every agent a name of whole characters"
+            )
         if [str(other) for other in agents].count(str(agent)) > 1:
             raise Broken(
                 f"possible_agents names {str(agent)!r} twice: give every agent a name of its own"

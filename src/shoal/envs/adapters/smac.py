@@ -19,7 +19,7 @@ from ...types import Discrete, Spec
 from ..host.match import Broken, MatchStep, TeamStep
 from ..metrics import WON
 from . import rules
-from .metrics import Said, by_agent, number
+from .metrics import MetricReader, by_agent, number
 from .options import AdapterOptions
 
 TEAM = "agent"
@@ -50,8 +50,8 @@ class SmacMatch:
         state = state if self.unseen is None else 0
         agents = tuple(f"{TEAM}_{i}" for i in range(int(info["n_agents"])))
         self.teams = {TEAM: Spec(agents, obs, state, Discrete(int(info["n_actions"])))}
-        self.said = Said(env, options, self.teams)
-        self.metrics = self.said.names or ((WON,) if options.asked is None else ())
+        self.metric_reader = MetricReader(env, options, self.teams)
+        self.metrics = self.metric_reader.names or ((WON,) if options.asked is None else ())
 
     def reset(self, seed: int) -> MatchStep:
         """Open a battle, seeded if `reset` or `seed` takes a seed.
@@ -96,8 +96,8 @@ class SmacMatch:
 
     def episode_metrics(self) -> dict[str, float]:
         """The metrics asked for, or whether the battle was won, from SMAC's info."""
-        if self.said.names:
-            return self.said.read(by_agent(self.info, self.teams[TEAM].agents))
+        if self.metric_reader.names:
+            return self.metric_reader.read(by_agent(self.info, self.teams[TEAM].agents))
         return {WON: number(self.info.get("battle_won", False), WON)}
 
     def render(self) -> np.ndarray:

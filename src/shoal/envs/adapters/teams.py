@@ -241,6 +241,8 @@ def _allowed(seat: Seat, mask: Any, over: bool) -> np.ndarray:
 
 
 def _number(agent: Any, reward: Any) -> float:
+    if isinstance(reward, np.ndarray) and reward.size == 1:
+        reward = reward.item()
     if not isinstance(reward, str | bytes):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             return float(reward)

@@ -14,7 +14,7 @@ from ...options import check_names
 from ...types import Box, Spec
 from ..game import Env
 from .base import ALONE, JaxGame, Seen, row
-from .options import installed, known_id, parameters, politely, space_of
+from .options import errors_in_a_sentence, installed, known_id, parameters, space_of
 
 
 class Gymnax(JaxGame):
@@ -58,7 +58,7 @@ def make_gymnax(name: str, options: dict[str, Any]) -> Env:
     """Create `gymnax:<id>`; options are the game's parameters, such as `max_steps_in_episode`."""
     package = installed("gymnax")
     known_id("gymnax", name, package.registered_envs)
-    with politely(f"gymnax:{name}", options):
+    with errors_in_a_sentence(f"gymnax:{name}", options):
         env, params = package.make(name)
         tunable = {field.name for field in dataclasses.fields(params)}
         check_names(options, sorted(tunable | parameters(env)), f"gymnax:{name}")

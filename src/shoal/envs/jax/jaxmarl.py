@@ -20,11 +20,11 @@ from ..metrics import WON, split
 from .base import ALONE, JaxGame, Seen, clock_of, pad, row
 from .options import (
     differing_sizes,
+    errors_in_a_sentence,
     installed,
     known_id,
     look_up,
     parameters,
-    politely,
     refuse_crowds,
     space_of,
     widest,
@@ -53,7 +53,8 @@ class Jaxmarl(JaxGame):
             getattr(obs.get(agent), "shape", None) is None for agent in env.agents
         ):
             raise ShoalError(
-                f"{self.name} does not tell observations agent by agent and cannot be played"
+                f"{self.name} gives no observations by agent and cannot be played: choose another"
+                " game"
             )
         self.lists_legal = self._lister()
         self.lineup: dict[str, list[str]] = {}
@@ -186,7 +187,7 @@ def make_jaxmarl(name: str, options: dict[str, Any]) -> Env:
     known_id("jaxmarl", name, package.registered_envs)
     options = dict(options)
     one_team = convert(bool, options.pop("one_team", False), "one_team")
-    with politely(f"jaxmarl:{name}", options):
+    with errors_in_a_sentence(f"jaxmarl:{name}", options):
         known = {"one_team", *parameters(package.make(name))} if options else set()
         check_names(options, sorted(known), f"jaxmarl:{name}")
         refuse_crowds(options)

@@ -15,7 +15,7 @@ from ...options import check_names
 from ...types import Box, Discrete, Space, Spec
 from ..game import Env
 from .base import ALONE, JaxGame, Seen, clock_of, row
-from .options import installed, known_id, numbers, parameters, politely
+from .options import errors_in_a_sentence, installed, known_id, numbers, parameters
 
 # parts of jumanji's observations that are each agent's own
 VIEWS = ("agents_view", "searcher_views")
@@ -115,7 +115,7 @@ def make_jumanji(name: str, options: dict[str, Any]) -> Env:
     """Create `jumanji:<id>`; options are plain arguments of its class, such as `time_limit`."""
     package = installed("jumanji")
     known_id("jumanji", name, package.registered_environments())
-    with politely(f"jumanji:{name}", options):
+    with errors_in_a_sentence(f"jumanji:{name}", options):
         env = package.make(name)
         check_names(options, sorted(parameters(env)), f"jumanji:{name}")
         return Jumanji(name, package.make(name, **options) if options else env)

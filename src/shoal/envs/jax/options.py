@@ -40,7 +40,7 @@ def look_up(option: str, value: str, known: dict[str, Any]) -> Any:
 
 
 @contextlib.contextmanager
-def politely(env: str, options: dict[str, Any]) -> Any:
+def errors_in_a_sentence(env: str, options: dict[str, Any]) -> Any:
     """Turn a package's error about options into one sentence."""
     try:
         yield

@@ -3,6 +3,7 @@
 shoal.Replays = class {
   static SPEEDS = [0.25, 0.5, 1, 2, 4];
   static FPS = 10;
+  static FORMAT = 1; // newest format of a replay that is read
 
   constructor(home, slug, files) {
     const make = shoal.make;
@@ -108,12 +109,18 @@ shoal.Stage = class {
   }
 
   async load(file) {
+    let replay;
     try {
-      this.replay = await shoal.replay(this.slug, file);
+      replay = await shoal.replay(this.slug, file);
     } catch (error) {
       this.caption.textContent = "this replay cannot be read";
       return;
     }
+    if (replay.format > shoal.Replays.FORMAT) {
+      this.caption.textContent = "this replay was recorded by a newer shoal: install that";
+      return;
+    }
+    this.replay = replay;
     const names = Object.values(this.replay.teams).flat();
     this.agents.replaceChildren(...names.map((name) => shoal.make("option", { value: name }, name)));
     if (!names.includes(this.agent)) this.agent = names[0] ?? "";

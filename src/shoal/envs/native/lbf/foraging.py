@@ -139,7 +139,22 @@ class Foraging(GridGame):
         size = 3 * self.max_num_food + per_player * self.players
         if self.grid_observation:
             size = 3 * (2 * self._sight + 1) ** 2
-        return self.line_up({TEAM: Spec(names, size, size * self.players, Discrete(LOAD + 1))})
+        spec = Spec(
+            names,
+            size,
+            size * self.players,
+            Discrete(LOAD + 1),
+            entities=self._entities(per_player),
+        )
+        return self.line_up({TEAM: spec})
+
+    def _entities(self, per_player: int) -> str:
+        """Food and other players, and the player's own place between them."""
+        if self.grid_observation:
+            return ""
+        own = 3 * self.max_num_food
+        others = f",{own + per_player}:{per_player}x{self.players - 1}" if self.players > 1 else ""
+        return f"0:3x{self.max_num_food}{others}@{own},{own + 1}"
 
     @property
     def _sight(self) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import jax.numpy as jnp
 from jax import Array
 
+from ....types import Spec
 from ...game import CROWD, at_least, within
 from .physics import (
     Agent,
@@ -54,6 +55,14 @@ class SimpleSpread(Nearsighted):
         others = self.num_agent_neighbors or self.N - 1
         obs = 4 + 2 * landmarks + (2 + WORDS) * others
         return tuple(Agent(f"agent_{i}", "agent", obs, SIZE, collides=True) for i in range(self.N))
+
+    @cached_property
+    def teams(self) -> dict[str, Spec]:
+        """Observations list landmarks, then the others."""
+        landmarks = self.num_landmark_neighbors or self.N
+        others = self.num_agent_neighbors or self.N - 1
+        listed = f"4:2x{landmarks}" + (f",{4 + 2 * landmarks}:2x{others}" if others else "")
+        return {team: replace(spec, entities=listed) for team, spec in super().teams.items()}
 
     @cached_property
     def landmarks(self) -> tuple[Landmark, ...]:
