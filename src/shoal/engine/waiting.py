@@ -9,7 +9,7 @@ from typing import Any
 from ..envs.host.watched import POLL, Halted, never
 
 
-def awaited(future: Future, halted: Callable[[], bool]) -> Any:
+def awaited(future: Future[Any], halted: Callable[[], bool]) -> Any:
     """The result of a future; raises `Halted` at once if the run is stopping."""
     while not future.done():
         if halted():
