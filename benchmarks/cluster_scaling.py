@@ -34,6 +34,8 @@ RESULTS = HERE / "results" / "cluster_scaling.json"
 WAIT = 5e-3  # seconds of a step
 PPO = {"hidden": 16, "layers": 1, "minibatches": 1, "epochs": 1}
 STORE = 200_000_000  # bytes of Ray's object store
+# a Ray of some minutes on loopback leaves no token in the user's home
+RAY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
 
 
 class DelayedPlayer(WindowPlayer):
@@ -44,9 +46,9 @@ class DelayedPlayer(WindowPlayer):
     def delay_by(self, seconds: float) -> None:
         self.delay = seconds
 
-    def play(self, *given: Any) -> Any:
+    def play(self, acting: Any, clock: Any, views: Any, carries: Any, keys: Any) -> Any:
         time.sleep(self.delay)
-        played = super().play(*given)
+        played = super().play(acting, clock, views, carries, keys)
         time.sleep(self.delay)
         return played
 
@@ -111,7 +113,6 @@ def ours(asked: argparse.Namespace) -> list[dict[str, float]]:
     """Shoal's rates, by number of workers."""
     import ray
 
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     ray.init(
         num_cpus=max(asked.workers),
         include_dashboard=False,
@@ -169,6 +170,7 @@ def main() -> None:
     parser.add_argument("--rllib", default="", help="the Python of an environment with RLlib")
     asked = parser.parse_args()
     sys.path.insert(0, str(HERE))
+    os.environ.update(RAY)
     load = os.getloadavg()[0]
     found = {"rows": ours(asked)} | ({"rllib": rllib(asked)} if asked.rllib else {})
     own = [word for word in sys.argv[1:] if word != asked.rllib]  # the path is nobody's business

@@ -125,7 +125,7 @@ def versions() -> dict[str, str]:
     }
 
 
-def unlike(theirs: dict[str, str]) -> str:
+def why_incompatible(theirs: dict[str, str]) -> str:
     """What is wrong with the versions of this node."""
     for name, here in versions().items():
         if here != theirs[name]:

@@ -18,7 +18,7 @@ import numpy as np
 # only these can
 from jax._src import distributed, xla_bridge
 from jax._src.clusters import ClusterEnv
-from jax._src.lib import _jax
+from jax._src.lib import _jax  # type: ignore[reportPrivateImportUsage]
 
 from .errors import ShoalError
 

@@ -282,8 +282,7 @@ def test_a_file_says_what_flags_cannot(tmp_path: Path, monkeypatch: pytest.Monke
     assert pair.config["teams"]["adversary"]["options"]["lr"] == 0.01
     with pytest.raises(
         ShoalError,
-        match=r"\[scales\] has 'mpe/simple_tag adversery', did you"
-        r" mean '.* adversary'",
+        match=r"\[scales\] has 'mpe/simple_tag adversery' .did you mean '.* adversary'",
     ):
         planning.checked(replace(plan, scales={"mpe/simple_tag adversery": [0.0, 1.0]}))
     study = results.of_campaign(folder, plan)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import OWN, SAME, on_devices
 
-from shoal.learning.normalise import RunningMoments, nothing_counted
+from shoal.learning.normalise import ReturnNormaliser, RunningMoments, nothing_counted
 
 OWNER = (0, 1, 0)
 RNG = np.random.default_rng(0)
@@ -43,6 +43,21 @@ def test_trap_24_38_only_what_counts_and_beside_a_large_mean(devices: int):
             assert moments.counted[owner, number] == len(seen)
             np.testing.assert_allclose(moments.mean[owner, number], seen.mean(), rtol=1e-6)
             np.testing.assert_allclose(moments.variance[owner, number], seen.var(), rtol=1e-3)
+
+
+@pytest.mark.parametrize("mean", [-1e4, 1e6])
+@pytest.mark.parametrize("size", [3200, 1000, 7])
+def test_trap_38_weights_that_do_not_quite_add_up_to_1(mean: float, size: int):
+    """In float32 their sum is a little more or less, and the mean's square is large."""
+    x = (mean + 3 * RNG.standard_normal(size)).astype(np.float32)
+    weight = np.full(size, 1 / size, np.float32)
+
+    def twice() -> Any:
+        start = ReturnNormaliser(np.float32(0), np.float32(1), np.float32(0))
+        return start.update(x, weight).update(x, weight).deviation
+
+    deviation = jax.jit(on_devices(twice))()
+    np.testing.assert_allclose(deviation, x.astype(np.float64).std(), rtol=1e-3)
 
 
 def test_what_hardly_moved_and_what_was_never_seen():

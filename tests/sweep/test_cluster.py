@@ -97,8 +97,8 @@ def test_errors_of_ray_are_sentences() -> None:
 
 def test_a_node_that_differs_says_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = clusters.versions()
-    assert clusters.unlike(ours) == ""
-    assert "has jax" in clusters.unlike(ours | {"jax": "0.0.1"})
+    assert clusters.why_incompatible(ours) == ""
+    assert "has jax" in clusters.why_incompatible(ours | {"jax": "0.0.1"})
     monkeypatch.setattr(time, "sleep", lambda _: None)
     (tmp_path / cluster.SIGN).write_text("a")
     assert cluster._unseen(str(tmp_path / cluster.SIGN), "a") == ""

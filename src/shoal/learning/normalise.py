@@ -32,9 +32,11 @@ class ReturnNormaliser(NamedTuple):
         With a decay of 1 all windows count alike. `axis` are the leading axes to average over.
         """
         mean, variance = moments(x, weight, axis)
-        any_weight = total(weight.sum())  # 1, or 0 where no agent acted
-        windows = jnp.where(any_weight > 0, decay * self.windows + 1, self.windows)
-        step = any_weight / jnp.maximum(windows, 1.0)
+        # exactly 1, or 0 where no agent acted: rounded above 1, the first step would leave a
+        # variance below 0, and below 1 one too large, by the square of the mean
+        acted = jnp.float32(total(weight.sum()) > 0)
+        windows = jnp.where(acted > 0, decay * self.windows + 1, self.windows)
+        step = acted / jnp.maximum(windows, 1.0)
         return ReturnNormaliser(*_mixed(self.mean, self.variance, mean, variance, step), windows)
 
     @property

@@ -191,7 +191,7 @@ def own_place(by: str) -> dict[str, str]:
 def _on_this_machine() -> dict[str, str]:
     """Where the first process of `mpirun` listens, if all are on this machine; else JAX says."""
     try:
-        from mpi4py import MPI
+        from mpi4py import MPI  # type: ignore[import-not-found]
     except ImportError:
         raise ShoalError("mpirun needs mpi4py: pip install mpi4py") from None
     world = MPI.COMM_WORLD

@@ -18,10 +18,10 @@ from ..clusters import (
     sent_variables,
     sentence,
     sign,
-    unlike,
     unseen,
     unsign,
     versions,
+    why_incompatible,
 )
 from ..devices import usable
 from ..errors import ShoalError
@@ -128,7 +128,7 @@ class HostProcess:
         import ray
 
         host = ray.util.get_node_ip_address()
-        wrong = unlike(versions) or (unseen(*seen) if seen else "")
+        wrong = why_incompatible(versions) or (unseen(*seen) if seen else "")
         return f"{host}:{free_port(host)}", wrong
 
     def start(self, words: list[str], folder: str, told: dict[str, str], cores: list[int]) -> None:

@@ -36,12 +36,13 @@ from ..monitor.sinks import Log
 from ..store import checkpoint, folder, policy_store, start
 from ..store.best import BestPolicy
 from ..store.records import BestAbout, CheckpointAbout, RunProtocol
-from ..store.summary import Result, stopped_by, write_failure
+from ..store.summary import Result, write_failure
 from ..types import TrainState
 from . import resuming
 from .evaluations import Evaluations
 from .introduction import introduce
 from .loops import loop_of
+from .result import result_of
 from .signals import Stop
 
 GRACE = 5.0  # seconds for the last evaluations of a run that a signal stopped
@@ -351,29 +352,13 @@ class Trainer:
 
     def _finish(self, learners: dict) -> Result:
         """Evaluate, play at random, draw the curve, write the summary."""
-        s = self.config.settings
         run = self.metrics.run
         random = self._final_evaluations(learners)
         final = self._final_episodes(learners)
-        title = f"{self.config.label} on {self.config.env}, seed {s.seed}"
+        title = f"{self.config.label} on {self.config.env}, seed {self.config.settings.seed}"
         history = self.metrics.history
         curve.draw(run.path / folder.CURVE, title, history.points, history.training, random)
-        result = Result(
-            run.path,
-            scores=history.points[-1].played.score(),
-            before=history.before,
-            random=random.score() if random else {},
-            steps=run.steps,
-            seconds=run.seconds,
-            stopped=int(self.stop.signal),
-            best=self.best.evaluation,
-            reason=stopped_by(int(self.stop.signal), self.stop.from_outside),
-            from_run=s.from_run,
-            metrics=history.points[-1].played.means(),
-            random_metrics=random.means() if random else {},
-            final=final.score() if final else {},
-            final_metrics=final.means() if final else {},
-        )
+        result = result_of(run, history, self.best.evaluation, self.stop, random, final)
         result.write()
         self.result = result
         return result

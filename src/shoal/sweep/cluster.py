@@ -18,10 +18,10 @@ from ..clusters import (
     sent_variables,
     sentence,
     sign,
-    unlike,
     unseen,
     unsign,
     versions,
+    why_incompatible,
 )
 from ..config.campaign import Job
 from ..errors import ShoalError
@@ -143,7 +143,7 @@ class NodeRunner(Runner):
         import ray
 
         node = ray.get_runtime_context().get_node_id()
-        wrong = unlike(versions) or ("" if url else unseen(*seen))
+        wrong = why_incompatible(versions) or ("" if url else unseen(*seen))
         self.variables = child_variables(self.variables)
         self.folder = folder if Path(folder).is_dir() else None
         if not wrong:

@@ -29,6 +29,7 @@ from shoal.config.settings import Settings
 from shoal.engine.evaluate import evaluator
 from shoal.envs import make
 from shoal.envs.host.arena import Arena
+from shoal.envs.host.shared import reserve
 from shoal.envs.host.watched import appended_file, creation_patience, probe
 from shoal.errors import ShoalError
 
@@ -505,6 +506,15 @@ def test_memory_that_is_too_small_is_had_elsewhere_or_refused(
     full.append(str(tmp_path))
     with pytest.raises(ShoalError, match=r"the games need .* MB .*/dev/shm and .*have no room"):
         Arena(make("vices:make"), 2, 0, workers=1)
+
+
+def test_memory_that_cannot_be_written_to_is_had_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.envs.host.shared.FAST", "/proc")  # a folder that takes no file
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with reserve(64) as memory:
+        assert os.readlink(f"/proc/self/fd/{memory.fileno()}").startswith(str(tmp_path))
 
 
 def test_memory_is_reserved_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,10 @@ def reserve(size: int) -> IO[bytes]:
     """A nameless file of `size` zeros, in memory if there is room."""
     folders = [*([FAST] if os.path.isdir(FAST) else []), tempfile.gettempdir()]
     for folder in folders:
-        memory = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 open until the arena is closed
+        try:
+            memory = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 open until the arena is closed
+        except OSError:  # it cannot be written to
+            continue
         try:
             memory.truncate(size)
             # reserve now: writing to a full folder later would kill the process
@@ -99,6 +102,6 @@ def reserve(size: int) -> IO[bytes]:
                 raise
     raise ShoalError(
         f"the games need {size / 1e6:.3g} MB that their processes share, and"
-        f" {' and '.join(folders)} have no room for them: lower games or eval_episodes, or set"
-        " TMPDIR to a folder that has"
+        f" {' and '.join(folders)} have no room for them or cannot be written to: lower games or"
+        " eval_episodes, or set TMPDIR to a folder that has"
     )
