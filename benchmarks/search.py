@@ -32,6 +32,7 @@ def trial(words: list[str]) -> dict:
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     import shoal
     from shoal.cli.main import main
+    from shoal.store.summary import FINISHED
 
     told = words if "--seed" in words else [*words, "--seed", str(SEED)]
     with tempfile.TemporaryDirectory() as out:
@@ -39,6 +40,9 @@ def trial(words: list[str]) -> dict:
             raise SystemExit("the run failed")
         processor = time.process_time()
         (run,) = Path(out).iterdir()
+        reason = json.loads((run / "summary.json").read_text())["reason"]
+        if reason != FINISHED:
+            raise SystemExit(f"not recorded: {reason}")
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         player = shoal.load(run)
         scores = {
