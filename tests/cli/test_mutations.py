@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import copy
 import functools
 import inspect
 import io
@@ -536,6 +537,11 @@ def _places(plain: Any, path: tuple = ()) -> Iterator[tuple]:
         yield from _places(value, (*path, key))
 
 
+def _odd(draw: Callable) -> Any:
+    """An odd value, which may be damaged further."""
+    return copy.deepcopy(draw(st.sampled_from(ODD)))
+
+
 def _damage(draw: Callable, plain: Any) -> None:
     """Take one value away, call it otherwise, put another in its place, or one beside it."""
     path = draw(st.sampled_from(list(_places(plain))))
@@ -543,7 +549,7 @@ def _damage(draw: Callable, plain: Any) -> None:
     how = draw(st.sampled_from(("gone", "other", "other", "nested", "renamed", "more")))
     value = holder.pop(path[-1])
     if how == "other":
-        value = draw(st.sampled_from(ODD))
+        value = _odd(draw)
     elif how == "nested":
         value = draw(st.sampled_from(([value], {str(path[-1]): value})))
     key = _typo(draw, str(path[-1])) if how == "renamed" else path[-1]
@@ -552,7 +558,7 @@ def _damage(draw: Callable, plain: Any) -> None:
     elif how != "gone":
         holder[key] = value
     if how == "more" and isinstance(holder, dict):
-        holder[draw(st.sampled_from(("extra", "", "agent_7", "lr")))] = draw(st.sampled_from(ODD))
+        holder[draw(st.sampled_from(("extra", "", "agent_7", "lr")))] = _odd(draw)
 
 
 @st.composite

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import shoal
+from shoal import plugins
 from shoal.cli.main import main
 from shoal.config.campaign import Job
 from shoal.config.config import Config
@@ -74,6 +75,7 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(home)
     monkeypatch.syspath_prepend(str(home))
     monkeypatch.setenv("SLY_MARK", str(tmp_path / "mark"))
+    monkeypatch.setattr(plugins, "_loaded", dict(plugins._loaded))
     for name in ("sly", "pettingzoo_sly", "slypack", "slypack.inner"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path / "mark"

@@ -21,7 +21,7 @@ from shoal.cli.main import main
 from shoal.config.campaign import Job
 from shoal.errors import ShoalError
 from shoal.store import checkpoint, folder
-from shoal.sweep import cluster, progress, scheduler
+from shoal.sweep import progress, scheduler
 
 ray = pytest.importorskip("ray")
 TINY = (
@@ -61,7 +61,7 @@ def test_runs_on_a_cluster_are_those_of_this_machine(
     assert "no_such_package" in outcomes[bad].message
     assert scheduler.work([Job(here, TINY.split())], quiet=True)[here].state == progress.FINISHED
     assert weights(there) == weights(here)
-    assert not (tmp_path / cluster.SIGN).exists()
+    assert not (tmp_path / clusters.SIGN).exists()
     with pytest.raises(ShoalError, match=r"asks for 4 cores, and the largest node of the .* has 1"):
         scheduler.work([Job(tmp_path / "large", TINY.split(), cores=4)], cluster=small.address)
     assert not (tmp_path / "large").exists()
@@ -100,9 +100,9 @@ def test_a_node_that_differs_says_how(tmp_path: Path, monkeypatch: pytest.Monkey
     assert clusters.why_incompatible(ours) == ""
     assert "has jax" in clusters.why_incompatible(ours | {"jax": "0.0.1"})
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    (tmp_path / cluster.SIGN).write_text("a")
-    assert cluster._unseen(str(tmp_path / cluster.SIGN), "a") == ""
-    assert "does not see the folder" in cluster._unseen(str(tmp_path / cluster.SIGN), "b")
+    (tmp_path / clusters.SIGN).write_text("a")
+    assert clusters.unseen(str(tmp_path / clusters.SIGN), "a") == ""
+    assert "does not see the folder" in clusters.unseen(str(tmp_path / clusters.SIGN), "b")
 
 
 class Mute:

@@ -311,7 +311,7 @@ def test_an_unknown_layout_names_those_there_are(name):
         (("jaxmarl:MPE_simple_spread_v3", ("max_step", 3)), "did you mean 'max_steps'"),
         (("jaxmarl:SMAX", ("scenario", "3mm")), "no scenario '3mm' .did you mean '3m'"),
         (("jaxmarl:switch_riddle", ("num_agents", 2)), "num_agents=2"),
-        (("jaxmarl:storm",), "agent by agent"),
+        (("jaxmarl:storm",), "no observations by agent"),
         (("jumanji:Snake-v9",), "did you mean 'Snake-v1'"),
         (("jumanji:JobShop-v0",), "actions, more than"),
     ],
