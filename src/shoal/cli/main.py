@@ -191,7 +191,10 @@ def entry(argv: Sequence[str] | None = None, handed: Trust | None = None) -> Non
     that is gone."""
     _ready()
     _end_when_told_twice(IMPATIENCE if handed is None else IMPATIENCE / 2)
-    code = main(argv, handed)
+    try:
+        code = main(argv, handed)
+    except KeyboardInterrupt:  # another one, while the first was being reported
+        code = 130
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command is over: another Ctrl-C is late
     others = set(threading.enumerate()) - {threading.current_thread()}
     if any(not thread.daemon for thread in others) or _cut_off():
