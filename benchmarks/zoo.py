@@ -66,7 +66,7 @@ RUNS = {
         "two foragers who must gather together",
     ),
     "spread-gru": Run(
-        "mappo mpe/simple_spread --torso gru --hidden 32 --steps 4e6",
+        "maa2c mpe/simple_spread --torso gru --hidden 32 --steps 2e6",
         "three agents cover three landmarks, with a memory",
     ),
     "reference": Run(f"mappo mpe/simple_reference {REFERENCE}", "each tells the other its goal"),
