@@ -6,6 +6,7 @@ The process reports every call before it makes it, and finally what the check fo
 from __future__ import annotations
 
 import multiprocessing
+import os
 import threading
 import traceback
 from collections.abc import Callable
@@ -160,25 +161,24 @@ class Narration:
         self.metrics = getattr(match, "metrics", ())
 
     def reset(self, seed: int) -> MatchStep:
-        self._tell("reset")
-        return self.match.reset(seed)
+        return self._call("reset", seed)
 
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
-        self._tell("step")
-        return self.match.step(actions)
+        return self._call("step", actions)
 
     def episode_metrics(self) -> Any:
-        self._tell("episode_metrics")
-        return self.match.episode_metrics()  # type: ignore[attr-defined]
+        return self._call("episode_metrics")
 
     def render(self) -> np.ndarray:
-        self._tell("render")
-        return self.match.render()
+        return self._call("render")
 
     def close(self) -> None:
-        self._tell("close")
-        self.match.close()
+        self._call("close")
 
-    def _tell(self, call: str) -> None:
-        self.say({"call": call, "step": self.taken})
+    def _call(self, method: str, *args: Any) -> Any:
+        self.say({"call": method, "step": self.taken})
         self.taken += 1
+        try:
+            return getattr(self.match, method)(*args)
+        except SystemExit as error:  # end here: other calls would be reported on the way out
+            os._exit(error.code if isinstance(error.code, int) else bool(error.code))

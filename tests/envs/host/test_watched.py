@@ -101,7 +101,12 @@ def test_what_it_does_when_it_is_closed_is_not_our_affair(
     ("what", "where", "rule", "finding"),
     [
         ("ends", "init", "It leaves the process alone.", "it ends the process (exit code 7)"),
-        ("exits", "step", "It leaves the process alone.", "it ends the process (exit code 3)"),
+        (
+            "exits",
+            "step",
+            "It leaves the process alone.",
+            "step 2: it ends the process (exit code 3)",
+        ),
         ("ends", "reset", "It leaves the process alone.", "it ends the process (exit code 7)"),
         ("crashes", "step", "It leaves the process alone.", "it ends the process (SIGSEGV)"),
         ("hangs", "init", "Every call returns in time.", "it does not return from make within 1 s"),
