@@ -63,6 +63,12 @@ def after(state, iterations: int, name: str = "ppo"):
     return jax.tree.map(np.array, state)
 
 
+def test_a_run_may_have_more_steps_than_a_signed_integer_holds():
+    env = mortal()
+    loop = Loop(env, {TEAM: build("random", env)}, 4, 8, 2**32 - 1)
+    assert jax.jit(loop.clock)(jnp.uint32(2**31)).progress == 0.5
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_a_run_repeats_to_the_bit_and_another_seed_differs(name):
     loop, _, state = small(name)

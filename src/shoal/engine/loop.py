@@ -197,7 +197,7 @@ class Loop:
     def clock(self, steps: Array) -> Clock:
         """The clock after `steps` environment steps."""
         done = steps.astype(jnp.float32)
-        return Clock(done, done / self.steps)
+        return Clock(done, done / float(self.steps))  # more than an int32 may hold
 
     def iteration(self, state: TrainState, _: None) -> tuple[TrainState, Metrics]:
         """Collect, remember and learn, on one device's games."""
