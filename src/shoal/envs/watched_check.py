@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -120,6 +120,8 @@ def narrate(about: dict[str, Any], say: Callable[[Any], None]) -> None:
     try:
         report = check(env, about["steps"], about["seed"])
     except ShoalError as error:
+        if isinstance(error.__cause__, SystemExit):
+            _leave(error.__cause__)
         if not error.detail and not isinstance(error.__cause__, Broken):
             raise  # the environment does not exist, so nothing was checked
         say({"raised": "\n".join(filter(None, [str(error), error.detail]))})
@@ -181,4 +183,9 @@ class Narration:
         try:
             return getattr(self.match, method)(*args)
         except SystemExit as error:  # end here: other calls would be reported on the way out
-            os._exit(error.code if isinstance(error.code, int) else bool(error.code))
+            _leave(error)
+
+
+def _leave(error: SystemExit) -> NoReturn:
+    """End the process as the environment asked."""
+    os._exit(error.code if isinstance(error.code, int) else bool(error.code))

@@ -101,6 +101,7 @@ def test_what_it_does_when_it_is_closed_is_not_our_affair(
     ("what", "where", "rule", "finding"),
     [
         ("ends", "init", "It leaves the process alone.", "it ends the process (exit code 7)"),
+        ("exits", "init", "It leaves the process alone.", "it ends the process (exit code 3)"),
         (
             "exits",
             "step",
