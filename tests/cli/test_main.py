@@ -285,11 +285,12 @@ def test_the_module_runs_and_starts_light():
 def test_ctrl_c_does_not_interrupt_an_import(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ):
-    """Libraries written in C++ abort; in JAX's a Ctrl-C in the first second did that."""
+    """Libraries written in C++ abort; in JAX's a Ctrl-C in the first second did that, or two."""
     imported = []
 
     def interrupted(name: str, package: str) -> Any:
-        signal.raise_signal(signal.SIGINT)
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
         imported.append(name)
         return import_module(name, package)
 
@@ -316,6 +317,43 @@ entry(["list", "--help"])
             assert run.poll() is None
         run.send_signal(signal.SIGINT)
         assert run.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        # a callback of the garbage collector, as JAX has one, cannot raise; nor can this
+        """
+class Callback:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0)
+
+def command(*_):
+    Callback()
+    for _ in range(600):
+        time.sleep(0.1)
+""",
+        # what still runs, such as a compiled program, crashes as the interpreter ends
+        """
+def command(*_):
+    atexit.register(os.abort)
+    signal.raise_signal(signal.SIGINT)
+""",
+    ],
+)
+def test_one_ctrl_c_ends_a_command_wherever_it_comes(command: str):
+    code = f"""
+import atexit, os, signal, time
+from shoal.cli import main
+{command}
+main._command = lambda _: command
+main.entry(["list"])
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "shoal: stopped\n")
 
 
 def test_a_second_ctrl_c_ends_a_process_whose_libraries_are_busy():

@@ -10,11 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import Any
 
 from .. import __version__
 from ..config.trust import EVERYTHING, FLAG, Trust, of_files, trusted
 from ..errors import FULL, ShoalError, did_you_mean, printable
-from ..run.signals import Stop
+from ..run import signals
 from .words import Trusting
 
 INTRO = """\
@@ -73,6 +74,7 @@ COMMANDS = {
     "info": "info:info",
     "check-env": "check_env:check_env",
 }
+STOPPED = 130  # exit code after Ctrl-C
 IMPATIENCE = 4.0  # seconds from a second Ctrl-C until the process ends, whatever it does
 LAUNCHED = ("train", "resume")  # what several processes can do together
 WRITTEN = ("--out", "--cluster")  # options whose URLs are not read
@@ -96,7 +98,7 @@ def main(argv: Sequence[str] | None = None, handed: Trust | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         print("shoal: stopped", file=sys.stderr)
-        return 130
+        return STOPPED
     except BrokenPipeError:  # the reader of our output is gone
         sys.stderr.close()
         return 141
@@ -168,10 +170,14 @@ def take_part(argv: list[str], trust: Trusting) -> int:
 def _command(word: str) -> Callable[[list[str], Trusting], int]:
     """Import a command; Ctrl-C waits for that, as it makes JAX abort while it is imported."""
     module, _, function = COMMANDS[word].partition(":")
-    with Stop() as stop:
+    told: list[int] = []
+    before = signals.install(lambda number, _: told.append(number))
+    try:
         command = getattr(import_module(f".{module}", __package__), function)
-    if stop.signal:
-        signal.raise_signal(stop.signal)
+    finally:
+        signals.restore(before)
+    if told:
+        signal.raise_signal(told[0])
     return command
 
 
@@ -188,20 +194,44 @@ def _ready() -> None:
 
 def entry(argv: Sequence[str] | None = None, handed: Trust | None = None) -> None:
     """The console script; exits even if a library left a thread running, or JAX waits for a process
-    that is gone."""
+    that is gone.
+
+    When stopped it exits at once: a compiled program that still runs would crash as Python ends."""
     _ready()
+    _raise_again_what_is_lost()
     _end_when_told_twice(IMPATIENCE if handed is None else IMPATIENCE / 2)
     try:
         code = main(argv, handed)
     except KeyboardInterrupt:  # another one, while the first was being reported
-        code = 130
+        code = STOPPED
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command is over: another Ctrl-C is late
     others = set(threading.enumerate()) - {threading.current_thread()}
-    if any(not thread.daemon for thread in others) or _cut_off():
+    if code == STOPPED or any(not thread.daemon for thread in others) or _cut_off():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _raise_again_what_is_lost() -> None:
+    """Raise a Ctrl-C again that fell into what cannot raise it.
+
+    That is a callback of the garbage collector, as JAX has one, or of an object that is deleted."""
+    sys.unraisablehook = _lost
+    signal.signal(signal.SIGALRM, _again)
+
+
+def _lost(unraisable: Any) -> None:
+    if isinstance(unraisable.exc_value, KeyboardInterrupt):
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _again(_: int, frame: Any) -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    if callable(handler):
+        handler(signal.SIGINT, frame)
 
 
 def _end_when_told_twice(seconds: float) -> None:
@@ -222,7 +252,7 @@ def _listen(bell: int, seconds: float) -> None:
     time.sleep(seconds)
     with contextlib.suppress(OSError, ValueError):  # nobody may read it any more
         print("shoal: stopped", file=sys.stderr, flush=True)
-    os._exit(130)
+    os._exit(STOPPED)
 
 
 def _cut_off() -> bool:
