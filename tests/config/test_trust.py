@@ -314,6 +314,32 @@ def test_campaigns_of_strangers_run_nothing(
     assert not mark.exists()
 
 
+def test_a_search_of_strangers_says_what_its_file_may_not_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = {
+        "args": ["ppo", "test/identity"],
+        "over": ["lr=1e-4..1e-2:log"],
+        "method": "tpe",
+        "pruner": "median",
+        "trials": 1,
+        "seed": 0,
+        "members": 8,
+        "rounds": 5,
+    }
+    for bad, told in (
+        ({"args": [1, None]}, "sweep.json cannot be used: args must be text, not 1"),
+        ({"args": "ppo"}, "args must be a list"),
+        ({"over": [["lr"]]}, "over must be text"),
+        ({"method": "other"}, "method must be one of tpe"),
+        ({"pruner": "other"}, "pruner must be one of median"),
+        ({"trials": "1"}, "trials must be a whole number"),
+        ({"args": ["ppo", OWN]}, "--trust"),
+    ):
+        (tmp_path / "sweep.json").write_text(json.dumps(good | bad))
+        refused(["sweep", str(tmp_path)], capsys, told)
+
+
 def test_a_group_of_strangers_runs_nothing_and_stays_in_its_folder(
     cartpole: Path, mark: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ from ..config.flags import flags, parse
 from ..config.settings import LOCAL, check_cluster
 from ..devices import setup
 from ..errors import ShoalError
+from ..options import convert, fill
 from ..report import search_results as report
 from ..report.search_results import Trial
 from ..store import folder as runs
@@ -244,23 +245,22 @@ def _saved(folder: Path, how: Sweep, others: list[str]) -> tuple[Sweep, list[str
         )
     content = files.read_json(folder / FILE, "a search's folder")
     try:
-        more = how.trials if how.trials != Sweep.trials else content["trials"]
-        saved = dataclasses.replace(
-            how,
-            out=str(folder),
-            trials=more,
-            method=content["method"],
-            pruner=content["pruner"],
-            search_seed=content["seed"],
-            members=content["members"],
-            rounds=content["rounds"],
-            together=content.get("together", False),
-        )
-        return saved, list(content["args"]), list(content["over"])
+        own = {name: content[name] for name in ("trials", "method", "pruner", "members", "rounds")}
+        own |= {"search_seed": content["seed"], "together": content.get("together", False)}
+        said = content["args"], content["over"]
     except (KeyError, TypeError):
         raise ShoalError(
             f"{folder / FILE} was not written by this version of shoal: choose another --out"
         ) from None
+    if how.trials != Sweep.trials:
+        own["trials"] = how.trials
+    own |= {"at_once": how.at_once, "cluster": how.cluster, "out": str(folder)}
+    with files.errors_name(folder / FILE):
+        args, over = (
+            convert(list[str], words, name)
+            for words, name in zip(said, ("args", "over"), strict=True)
+        )
+        return fill(Sweep, own, "a search"), args, over
 
 
 def _publish(plan: Plan, trials: list[Trial], folder: Path) -> int:
