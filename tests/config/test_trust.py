@@ -23,6 +23,7 @@ from shoal.config.campaign import Job
 from shoal.config.config import Config
 from shoal.config.trust import EVERYTHING, NOTHING, Trust
 from shoal.errors import ShoalError
+from shoal.report.search_results import Trial, write_preset
 from shoal.store import checkpoint
 from shoal.store.player import Player
 from shoal.types import Discrete, Spec
@@ -95,7 +96,7 @@ def cartpole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         **SIZES,
         **SMALL,
     )
-    (path.path / "summary.json").unlink()
+    (path.path / "summary.json").rename(out / "summary.json")
     return path.path
 
 
@@ -338,6 +339,21 @@ def test_a_search_of_strangers_says_what_its_file_may_not_say(
     ):
         (tmp_path / "sweep.json").write_text(json.dumps(good | bad))
         refused(["sweep", str(tmp_path)], capsys, told)
+
+
+def test_a_report_and_a_preset_of_strangers_run_nothing(
+    cartpole: Path, mark: Path, tmp_path: Path
+) -> None:
+    def own(config: dict[str, Any]) -> None:
+        for one in config["teams"].values():
+            one["algorithm"] = OWN
+
+    run = rewritten(cartpole, tmp_path / "runs" / "run", own)
+    shutil.copy(cartpole.parent / "summary.json", run)
+    assert main(["report", str(run.parent), "--out", str(tmp_path)]) == 0
+    assert OWN in (tmp_path / "table.md").read_text()
+    write_preset(Trial(run, {}, "finished", 1.0), "shoal sweep", tmp_path)
+    assert "hidden = 4" in (tmp_path / "best.toml").read_text() and not mark.exists()
 
 
 def test_a_group_of_strangers_runs_nothing_and_stays_in_its_folder(

@@ -72,6 +72,13 @@ def find(name: str) -> type[Algorithm]:
     return kind
 
 
+def defaults(name: str) -> dict[str, Any]:
+    """Default options of an algorithm that a file names: none of one that only an import would
+    tell, as that runs code."""
+    path = plugins.path_of("algorithm", name)
+    return {} if path and not plugins.known(path) else dataclasses.asdict(find(name).Config())
+
+
 def id_of(kind: type[Algorithm]) -> str:
     """The id by which `find` finds an algorithm: its name, or for a plugin its import path."""
     return kind.name if ALGORITHMS.get(kind.name) is kind else plugins.register(_checked("", kind))

@@ -291,7 +291,7 @@ def _unusual(config: dict[str, Any]) -> Iterable[tuple[str, Any]]:
     )
     same = len({str((one["algorithm"], one["options"])) for one in config["teams"].values()}) == 1
     for team, one in list(config["teams"].items())[: 1 if same else None]:
-        defaults = dataclasses.asdict(algorithms.find(one["algorithm"]).Config())
+        defaults = algorithms.defaults(one["algorithm"])
         prefix = "" if same else f"{team}."
         if not same:
             yield f"{team} plays", one["algorithm"]

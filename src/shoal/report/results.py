@@ -92,7 +92,7 @@ def _bare(path: Path) -> RunScores | Left:
             raise KeyError("teams")
         names = [one["algorithm"] for one in config["teams"].values()]
         for name in names:
-            algorithms.find(name)
+            algorithms.defaults(name)  # it is known, or somebody's own
         run = RunScores(
             path,
             "+".join(names if len(set(names)) > 1 else names[:1]),

@@ -146,10 +146,10 @@ def write_preset(row: Trial, command: str, folder: Path) -> Path:
     """Write the settings of a run, as far as they differ from the defaults, as a preset."""
     config = files.read_json(row.path / runs.CONFIG, "a run folder")
     sides = list(config["teams"].values())
-    kind = algorithms.find(sides[0]["algorithm"]).Config
+    usual = algorithms.defaults(sides[0]["algorithm"])
     tables = {
         "settings": _differing(config["settings"], dataclasses.asdict(Settings()), OWN),
-        "algorithm": _differing(sides[0]["options"], dataclasses.asdict(kind())),
+        "algorithm": _differing(sides[0]["options"], usual),
         "env": config["options"],
     }
     lines = [f"# {command}", f"# {row.path.name}: score {row.score:.4g}"]
