@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-import textwrap
 from functools import cached_property, lru_cache
 from types import ModuleType
 
@@ -351,11 +350,8 @@ def printed(monkeypatch):
     example, picture = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     page = ModuleType("printed")
     monkeypatch.setitem(sys.modules, "printed", page)
-    exec(example, vars(page))
     imports, _, scene = picture.partition("\n\n")
-    drawn: dict = {}
-    exec(f"{imports}\n{textwrap.dedent(scene)}", drawn)
-    page.Chase.scene = drawn["scene"]
+    exec(f"{imports}\n{example}\n{scene}", vars(page))  # one file; the class is its last thing
     monkeypatch.setitem(envs.GAMES, "my/chase", page.Chase)
     return page.Chase
 
