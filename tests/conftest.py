@@ -6,8 +6,10 @@ import gc
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 CACHE = Path(__file__).parent.parent / ".cache"
 # Before JAX starts: tests run a program once or twice, so it need not be a fast one. A quarter of
@@ -45,21 +47,27 @@ def _bears(flags: str | tuple[str, ...]) -> bool:
 # Each once, also in a process started by one that has them: they are part of the cache's keys.
 FLAGS = dict.fromkeys(f"{os.environ.get('XLA_FLAGS', '')} {_known(QUICK)}".split())
 os.environ["XLA_FLAGS"] = " ".join(FLAGS)
-CACHED = {
+SETTINGS = {
     "jax_compilation_cache_dir": str(CACHE / "xla"),
     "jax_persistent_cache_min_compile_time_secs": 0.0,
     "jax_persistent_cache_min_entry_size_bytes": -1,
+    "jax_traceback_in_locations_limit": 0,  # a program need not say where its lines came from
 }
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
 jax.config.update("jax_num_cpu_devices", 2)
-for name, value in CACHED.items():
+for name, value in SETTINGS.items():
     jax.config.update(name, value)
     os.environ[name.upper()] = str(value)  # for processes that tests start
 
+import shared_programs  # noqa: E402
+from shared_programs import shared  # noqa: E402
+
 from shoal import algorithms, envs  # noqa: E402
+
+shared_programs.install()
 
 # What every algorithm and game is tested for, `make test` tests of these; `make check` of all.
 QUICK = {"mappo", "coma", "qmix", "maddpg", "masac"}
@@ -86,10 +94,25 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """Let go of programs: they add up to gigabytes, and are of little use to the next file."""
     goes_on = nextitem is not None and nextitem.path == item.path
     if _resident() > (TOO_FULL if goes_on else FULL):
+        shared.made.clear()
         jax.clear_caches()
         gc.collect()
         if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):  # glibc keeps what is freed
             libc.malloc_trim(0)
+
+
+@pytest.fixture
+def monkeypatch(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """As pytest's; a test that replaces anything shares no programs, as they may differ."""
+    replace = monkeypatch.setattr
+
+    def setattr(*args: Any, **kwargs: Any) -> None:
+        shared.on = False
+        replace(*args, **kwargs)
+
+    monkeypatch.setattr = setattr
+    yield monkeypatch
+    shared.on = True
 
 
 def _resident() -> int:

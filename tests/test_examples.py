@@ -14,6 +14,8 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 STEPS = "3200"
 
+pytestmark = pytest.mark.skipif(not SCRIPTS, reason="tests of the examples need them beside")
+
 
 @pytest.mark.parametrize("script", quick(SCRIPTS, 2), ids=lambda script: script.stem)
 def test_a_script_runs(script: Path, tmp_path: Path) -> None:

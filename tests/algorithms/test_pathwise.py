@@ -675,6 +675,7 @@ def shapes(name: str, env: Any, team: str = TEAM, **settings: Any) -> tuple:
     return answer.shape, expected.shape
 
 
+@pytest.mark.slow
 def test_one_value_serves_a_team_that_shares_reward_and_critic():
     env = make("test/mortal", n=3)
     assert shapes("maddpg", env, reward="mean") == ((6, 8, 1, 1), (7, 8, 1))
@@ -764,6 +765,7 @@ def test_rivals_reach_the_critics_loss_now_and_ahead():
     assert len({round(float(x), 6) for x in (plain, now, after)}) == 3
 
 
+@pytest.mark.slow
 def test_a_run_against_rivals_who_are_seen():
     env = make("mpe/simple_tag")
     settings = TINY | OFF | {"rivals": True}
@@ -810,6 +812,7 @@ def test_trap_30_the_central_form_of_one_agent_whose_state_is_its_observation_is
     assert_close(*learners, 1e-5)
 
 
+@pytest.mark.slow
 def test_ddpg_with_its_tricks_is_td3():
     """A variant by switching on: the same learner to the bit."""
     env = make("test/identity", n=1, length=5)

@@ -57,14 +57,15 @@ def shoal(
     return done.returncode, (done.stdout + done.stderr).decode("utf-8", "replace")
 
 
+@pytest.mark.slow
 def test_the_cores_need_not_be_told(tmp_path: Path) -> None:
     code, said = shoal([*TRAIN.split(), *SEEDS, str(tmp_path / "runs")], tmp_path, MAC)
     assert code == 0 and "2 of 2 seeds finished" in said, said
 
 
-def test_a_user_needs_no_home(tmp_path: Path) -> None:
+def test_a_user_needs_no_home_nor_a_machine_that_tells_its_cores(tmp_path: Path) -> None:
     code, said = shoal(
-        [*TRAIN.split(), "--out", str(tmp_path / "runs")], tmp_path, HOMELESS, home=False
+        [*TRAIN.split(), "--out", str(tmp_path / "runs")], tmp_path, HOMELESS + MAC, home=False
     )
     assert code == 0 and "policy: " in said and "Traceback" not in said, said
 
@@ -78,6 +79,7 @@ def test_what_stdout_cannot_write_is_left_out(encoding: str, tmp_path: Path) -> 
         assert code == 0 and "Error" not in said, said
 
 
+@pytest.mark.slow
 def test_files_are_utf_8_whatever_the_machine_writes(tmp_path: Path) -> None:
     program = (
         "from shoal.cli.main import main; words = sys.argv[1:];"

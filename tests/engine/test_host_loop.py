@@ -372,10 +372,10 @@ def test_what_cannot_be_saved_or_opened_is_said_in_a_sentence(here: None) -> Non
 @pytest.mark.parametrize(
     ("number", "times", "code"),
     [
-        (signal.SIGINT, 1, 130),
         (signal.SIGINT, 2, 130),
-        (signal.SIGTERM, 1, 143),
         (signal.SIGKILL, 1, -9),
+        pytest.param(signal.SIGINT, 1, 130, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 1, 143, marks=pytest.mark.slow),
     ],
 )
 def test_however_a_run_ends_no_process_stays(

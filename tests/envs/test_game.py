@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import OFF, TINY, build, run
+from helpers import OFF, TINY, build, run, with_pages
 from places import ROOT
 
 from shoal import envs
@@ -356,6 +356,7 @@ def printed(monkeypatch):
     return page.Chase
 
 
+@with_pages
 def test_the_game_of_the_page_keeps_the_contract_and_can_be_drawn(printed):
     game = envs.make("my/chase", breath=3)
     report = check(game, steps=45)
@@ -369,6 +370,7 @@ def test_the_game_of_the_page_keeps_the_contract_and_can_be_drawn(printed):
     assert next(iter(game.pictures([state], [{}], 0))).ndim == 3
 
 
+@with_pages
 @pytest.mark.parametrize("team", ["dog", "hare"])
 def test_two_teams_of_a_game_know_their_rivals_without_being_lined_up(printed, team):
     """--rivals: a critic as wide as all that others do."""

@@ -183,8 +183,10 @@ def test_a_film_is_the_evaluation_of_the_same_seed(name):
     ("env", "options"),
     [
         ("pz:mpe2.simple_tag_v3", {"limit": 4}),
-        ("pz:pettingzoo.classic.tictactoe_v3", {"teams": "each"}),
-        ("gym:CartPole-v1", {"limit": 6}),
+        pytest.param(
+            "pz:pettingzoo.classic.tictactoe_v3", {"teams": "each"}, marks=pytest.mark.slow
+        ),
+        pytest.param("gym:CartPole-v1", {"limit": 6}, marks=pytest.mark.slow),
     ],
 )
 def test_environments_of_others_are_filmed_as_they_are_evaluated(env, options, tmp_path):

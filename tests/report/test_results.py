@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import quick
 
 from shoal.cli import main
 from shoal.config.settings import Settings
@@ -135,22 +136,28 @@ def piped(name: str) -> Callable[[Path], Any]:
 
 @pytest.mark.parametrize(
     "damage",
-    [
-        *(replaced("metrics.jsonl", text) for text in ("", "5\n", "null\n", "[" * 10**5, b"\xff")),
-        replaced("metrics.jsonl", '{"evaluation/length": 1, "env_step": "x"}\n'),
-        replaced("metrics.jsonl", '{"evaluation/length": 1, "env_step": 1e400}\n'),
-        replaced("summary.json", "[]"),
-        *(changed("summary.json", random=value) for value in (None, [1], {"agent": "x"}, {})),
-        changed("summary.json", steps="many"),
-        changed("summary.json", seconds=None),
-        *(changed("config.json", seed=value) for value in ("x", [1])),
-        changed("config.json", evaluations=10**10),
-        changed("config.json", steps=float("inf")),
-        replaced("episodes.csv", b"\xff\x00"),
-        replaced("episodes.csv", "x" * 200_000),
-        lambda run: (run / "episodes.csv").unlink(missing_ok=True),
-        *(piped(name) for name in ("metrics.jsonl", "episodes.csv", "summary.json")),
-    ],
+    quick(
+        [
+            *(
+                replaced("metrics.jsonl", text)
+                for text in ("", "5\n", "null\n", "[" * 10**5, b"\xff")
+            ),
+            replaced("metrics.jsonl", '{"evaluation/length": 1, "env_step": "x"}\n'),
+            replaced("metrics.jsonl", '{"evaluation/length": 1, "env_step": 1e400}\n'),
+            replaced("summary.json", "[]"),
+            *(changed("summary.json", random=value) for value in (None, [1], {"agent": "x"}, {})),
+            changed("summary.json", steps="many"),
+            changed("summary.json", seconds=None),
+            *(changed("config.json", seed=value) for value in ("x", [1])),
+            changed("config.json", evaluations=10**10),
+            changed("config.json", steps=float("inf")),
+            replaced("episodes.csv", b"\xff\x00"),
+            replaced("episodes.csv", "x" * 200_000),
+            lambda run: (run / "episodes.csv").unlink(missing_ok=True),
+            *(piped(name) for name in ("metrics.jsonl", "episodes.csv", "summary.json")),
+        ],
+        8,
+    ),
 )
 def test_one_damaged_run_does_not_spoil_the_report(
     damage: Callable[[Path], Any], tmp_path: Path, capsys: pytest.CaptureFixture

@@ -13,6 +13,7 @@ import pytest
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 from places import ROOT
+from shared_programs import of_loop, shared
 
 from shoal import algorithms
 from shoal.algorithms import find, random_policy
@@ -93,7 +94,8 @@ def run(loop: Loop, iterations: int, seed: int = 0) -> tuple[TrainState, Metrics
         learners = {team: algorithm.init(rng) for team, algorithm in loop.algorithms.items()}
         return loop.program(iterations)(loop._open_all(learners, key))
 
-    return jax.device_get(jax.jit(whole)(jax.random.key(seed)))
+    program = shared(("run", of_loop(loop), iterations, seed), lambda: jax.jit(whole))
+    return jax.device_get(program(jax.random.key(seed)))
 
 
 def opened(env: Env, games: int, seed: int = 0) -> tuple[Any, dict[str, View]]:

@@ -140,6 +140,7 @@ def test_seeds_are_a_group_with_a_summary_that_is_not_run_again(
     assert "seeds must be at least 1" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_group_of_hosted_environments_from_python(tmp_path: Path) -> None:
     """One worker each where the runs take all cores, and callbacks are refused, as they could not
     follow."""

@@ -187,13 +187,13 @@ def evaluation(
     default: T, args: list[str], prog: str, title: str
 ) -> tuple[T, dict[str, tuple[str, dict[str, Any]]]]:
     """`default` with the values that flags set, and the substitutes: team -> algorithm, options."""
-    alone, teams, rest, _ = _split(args)
+    positional, teams, rest, _ = _split(args)
     found = {team: algorithms.parse_algorithm(name) for team, name in teams.items()}
     defaults = {
         team: fill(algorithms.find(name).Config, argument, name)
         for team, (name, argument) in found.items()
     }
-    read = _read({"options": default}, defaults, [*rest, *alone], prog, title)
+    read = _read({"options": default}, defaults, [*rest, *positional], prog, title)
     others = {team: (teams[team], found[team][1] | read.teams[team]) for team in teams}
     return replace(default, **read.bare), others  # type: ignore[type-var]
 
@@ -301,7 +301,7 @@ def _is_algorithm(word: str) -> bool:
 def _split(args: list[str]) -> tuple[list[str], dict[str, str], list[str], bool | str]:
     """Split into positional words, teams, all other arguments, and whether a preset may be used,
     or its file."""
-    alone = []
+    positional = []
     rest = []
     teams = {}
     switches = _switches()
@@ -328,8 +328,8 @@ def _split(args: list[str]) -> tuple[list[str], dict[str, str], list[str], bool 
             has_value = "=" not in word and words and not words[0].startswith("--")
             rest += [word, words.pop(0)] if has_value else [word]
         else:
-            (rest if word.startswith("-") else alone).append(word)
-    return alone, teams, rest, preset
+            (rest if word.startswith("-") else positional).append(word)
+    return positional, teams, rest, preset
 
 
 def _pair(words: str) -> tuple[str, str]:

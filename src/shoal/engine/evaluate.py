@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -56,9 +57,6 @@ class Evaluator:
         self.games = min(episodes, AT_ONCE)
         self.longest = longest
         self.faults: list[Fault] = []  # always empty: compiled games cannot break
-        self._run = jax.jit(self._play)
-        self._opened = jax.jit(self._open)
-        self._stepped = jax.jit(self._step)
 
     def __call__(
         self, learners: dict[str, Any], seed: int, clock: Clock, halted: Callable[[], bool] = never
@@ -89,6 +87,18 @@ class Evaluator:
             if tally.length.max() > self.longest:
                 self._ended(jax.device_get(tally.over))
             tally, actions = self._stepped(learners, clock, tally)
+
+    @cached_property
+    def _run(self) -> Any:
+        return jax.jit(self._play)
+
+    @cached_property
+    def _opened(self) -> Any:
+        return jax.jit(self._open)
+
+    @cached_property
+    def _stepped(self) -> Any:
+        return jax.jit(self._step)
 
     def close(self) -> None:
         """Do nothing: there are no processes."""

@@ -88,8 +88,7 @@ class Loop:
 
     def init(self, seed: int) -> TrainState:
         """The state before the first step."""
-        learners = self.learners(seed)
-        return jax.jit(self._open_all, out_shardings=self.shardings)(learners, jax.random.key(seed))
+        return self._opening_program(self.learners(seed), jax.random.key(seed))
 
     def template(self, seed: int) -> TrainState:
         """A state with the right structure, shapes and dtypes."""
@@ -121,6 +120,10 @@ class Loop:
             team: sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(own))
             for team, own in shapes.items()
         }
+
+    @cached_property
+    def _opening_program(self) -> Any:
+        return jax.jit(self._open_all, out_shardings=self.shardings)
 
     def _open_all(self, learners: dict[str, Any], key: Array) -> TrainState:
         parts = jax.vmap(partial(self._open, learners))(jax.random.split(key, self.devices))

@@ -93,8 +93,7 @@ def _called(name: str) -> Callable[..., list[Any]]:
 
 def _scan(params: dict[str, Any], *ins: Any) -> list[Any]:
     """Unroll a loop."""
-    consts = params["num_consts"]
-    carries = params["num_carry"]
+    consts, carries = _sizes(params)
     length = params["length"]
     if not isinstance(length, int) or length > LONGEST:
         raise NotImplementedError(f"a loop of {length} iterations")
@@ -109,6 +108,14 @@ def _scan(params: dict[str, Any], *ins: Any) -> list[Any]:
         rows.append(outs[carries:])
     rows = rows[::-1] if params["reverse"] else rows
     return [*carry, *(jnp.stack(row) for row in zip(*rows, strict=True))]
+
+
+def _sizes(params: dict[str, Any]) -> tuple[int, int]:
+    """How many inputs of a scan stay the same, and how many it carries."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    same, carried, _ = params["ft_in"].unpack()  # since JAX 0.11
+    return len(same), len(carried)
 
 
 def _by_key(draw: Callable[[Array, Shape], Array], data: Array, shape: Shape) -> Array:

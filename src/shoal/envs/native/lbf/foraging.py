@@ -18,11 +18,12 @@ import numpy as np
 from jax import Array
 
 from ....errors import ShoalError
-from ....render import Disc, Patch, Scene, Text
+from ....render import Scene
 from ....types import Discrete, Spec
 from ...game import at_least, within
-from ..grid import GridGame, below, cell_lines, distinct, either
+from ..grid import GridGame, below, distinct, either
 from ..mpe.physics import others
+from .picture import picture
 
 NORTH, SOUTH, WEST, EAST, LOAD = range(1, 6)  # 0 is no-op
 TEAM = "agent"
@@ -348,36 +349,8 @@ class Foraging(GridGame):
     # -- a picture ---------------------------------------------------------------------------------
 
     def scene(self, world: ForagingWorld, actions: dict[str, np.ndarray]) -> Scene:
-        """Draw levels as numbers, and a ring around whoever loads."""
-        field = [
-            Patch((0, 0), (self.columns, self.rows), "field"),
-            *cell_lines(self.rows, self.columns),
-        ]
-        food = [
-            Disc(self._middle(at), 0.33, "food", str(amount))
-            for at, amount in zip(world.food, world.amount, strict=True)
-            if amount
-        ]
-        players = []
-        loading = []
-        for i, (at, level) in enumerate(zip(world.place, world.level, strict=True)):
-            x, y = self._middle(at)
-            # two may share a cell
-            x += 0.18 * (i - min(j for j in range(i + 1) if (world.place[j] == at).all()))
-            players.append(Disc((x, y), 0.36, TEAM, str(level), f"{TEAM}_{i}"))
-            if TEAM in actions and actions[TEAM][i] == LOAD:
-                loading.append(Disc((x, y), 0.45, "goal", hollow=True))
-        done = 100 * (1 - world.amount.sum() / max(world.spawned, 1))
-        told = Text((self.columns / 2, self.rows + 0.3), f"{done:.0f} % of the food", 13, "soft")
-        return Scene(
-            [*field, *food, *loading, *players, told],
-            (-0.3, -0.3),
-            (self.columns + 0.3, self.rows + 0.6),
-        )
-
-    def _middle(self, place: Any) -> tuple[float, float]:
-        """Centre of a cell in the picture."""
-        return place[1] + 0.5, self.rows - place[0] - 0.5
+        loading = actions[TEAM] == LOAD if TEAM in actions else np.zeros(self.players, bool)
+        return picture(self.rows, self.columns, world, loading, TEAM)
 
 
 def _rows(offset: Array, level: Array) -> Array:
