@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from shoal.cli.main import main
 from shoal.config.config import Config
 from shoal.errors import ShoalError
 from shoal.run import trainer
+from shoal.run.evaluations import Evaluations
 from shoal.store import folder
 
 SIZES: dict[str, Any] = {
@@ -109,6 +111,21 @@ def test_who_asks_to_stop_does_not_wait_for_evaluations(
     assert done.steps >= 160 and done.random and done.scores
     patient = run(tmp_path, "patient", env="gym:CartPole-v1", workers=0, callbacks=[Enough()])
     assert patient.random and len(patient.scores) == 1
+
+
+def test_who_asks_to_stop_during_the_last_evaluation_does_not_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = Evaluations.random
+
+    def told(self: Evaluations, halted: Callable[[], bool]) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        return play(self, halted)
+
+    monkeypatch.setattr(trainer, "GRACE", 0.0)
+    monkeypatch.setattr(Evaluations, "random", told)
+    cut = run(tmp_path, env="gym:CartPole-v1", workers=0)
+    assert cut.stopped == 15 and cut.scores and cut.random == {}
 
 
 def test_a_name_is_claimed_before_anything_is_compiled(tmp_path: Path) -> None:
