@@ -23,6 +23,7 @@ from shoal.config.config import Config
 from shoal.errors import ShoalError
 from shoal.export import formats, threefry
 from shoal.export.check import check
+from shoal.export.plain import plain
 from shoal.export.program import NEXT, Policy, Program
 from shoal.export.write import ABOUT, export
 from shoal.nets.inputs import Context
@@ -115,7 +116,10 @@ def test_every_policy_is_equal_in_numpy_and_onnx(
     made = written(player, "agent", "numpy", tmp_path, greedy)
     assert ("seed" in made.inputs) != greedy
     assert ("logits" in made.outputs) == (kind is Discrete)
-    assert ("carry_hidden" in made.inputs) == (torso == "gru")
+    hidden = made.policy.algorithm.carry(made.policy.learner, 1).hidden
+    remembers = torso == "gru" or any(leaf.size for leaf in jax.tree.leaves(hidden))
+    carried = [name for name in made.inputs if name.startswith("carry_hidden")]
+    assert bool(carried) == remembers and not any(name.endswith("_") for name in carried)
     written(player, "agent", "onnx", tmp_path, greedy)
 
 
@@ -218,6 +222,20 @@ def of_a_kind(kind: type[PPO]) -> Program:
     learner = algorithm.init(np.random.default_rng(0))
     clock = Clock(jnp.float32(0), jnp.float32(0))
     return Program(Policy("t", algorithm, learner, clock, spec.agents, True))
+
+
+def test_a_loop_picks_elements_by_its_own_number():
+    rows = jnp.arange(6.0).reshape(3, 2)
+
+    def looped(x: Array) -> Array:
+        def step(total: Array, i: Array) -> tuple[Array, None]:
+            return total * jax.lax.dynamic_slice_in_dim(rows, i, 1), None
+
+        return jax.lax.scan(step, x, jnp.arange(3))[0]
+
+    shape = jax.ShapeDtypeStruct((4, 2), jnp.float32)
+    made = plain(jax.make_jaxpr(looped)(shape), [shape], ["x"], ["y"])
+    assert {step.op for step in made.steps} <= {"mul"}
 
 
 def test_an_algorithm_of_ones_own(tmp_path: Path):

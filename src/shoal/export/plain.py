@@ -60,13 +60,17 @@ def _run(traced: ClosedJaxpr, *args: Any) -> list[Any]:
 
     for eqn in traced.jaxpr.eqns:
         ins = [read(var) for var in eqn.invars]
-        constant = not any(isinstance(one, Tracer) for one in ins) and all(
-            isinstance(length, int) for var in eqn.outvars for length in var.aval.shape
-        )
-        # what depends on weights alone is computed now
-        with jax.ensure_compile_time_eval() if constant else contextlib.nullcontext():
+        lengths = (length for var in eqn.outvars for length in var.aval.shape)
+        sized = all(isinstance(length, int) for length in lengths)
+        with _computed(*ins) if sized else contextlib.nullcontext():
             known |= zip(eqn.outvars, _rewritten(eqn, ins), strict=True)
     return [read(var) for var in traced.jaxpr.outvars]
+
+
+def _computed(*ins: Any) -> contextlib.AbstractContextManager[None]:
+    """Within it, what depends on weights alone is computed, not traced."""
+    constant = not any(isinstance(one, Tracer) for one in ins)
+    return jax.ensure_compile_time_eval() if constant else contextlib.nullcontext()
 
 
 def _rewritten(eqn: Any, ins: list[Any]) -> Sequence[Any]:
@@ -102,7 +106,7 @@ def _scan(params: dict[str, Any], *ins: Any) -> list[Any]:
     rows: list[list[Any]] = []
     order = range(length)
     for i in reversed(order) if params["reverse"] else order:
-        now = [lax.index_in_dim(x, i, keepdims=False) for x in ins[consts + carries :]]
+        now = [_row(x, i) for x in ins[consts + carries :]]
         outs = _run(params["jaxpr"], *fixed, *carry, *now)
         carry = outs[:carries]
         rows.append(outs[carries:])
@@ -116,6 +120,12 @@ def _sizes(params: dict[str, Any]) -> tuple[int, int]:
         return params["num_consts"], params["num_carry"]
     same, carried, _ = params["ft_in"].unpack()  # since JAX 0.11
     return len(same), len(carried)
+
+
+def _row(x: Any, i: int) -> Any:
+    """Row of one iteration; known if all rows are, so that elements can be picked by it."""
+    with _computed(x):
+        return lax.index_in_dim(x, i, keepdims=False)
 
 
 def _by_key(draw: Callable[[Array, Shape], Array], data: Array, shape: Shape) -> Array:
