@@ -207,6 +207,20 @@ def test_picked_runs_are_compared(page, serve, tmp_path):
     assert page.locator('input[name="run"]:checked').count() == 3
 
 
+def test_many_differences_leave_room_for_what_follows(page, serve, tmp_path):
+    write_run(tmp_path / "one", "mappo", ended={})
+    write_run(tmp_path / "other", "qmix", warmup=100, ended={})
+    address, _ = serve(tmp_path)
+    page.goto(address)
+    page.wait_for_selector(".differences td.other")
+    assert page.locator(".differences tr").count() > 40
+    assert page.locator(".differences").bounding_box()["height"] < 500
+    page.locator(".differences tr").last.scroll_into_view_if_needed()
+    assert page.locator(".differences th").last.is_visible()  # the names of the runs stay in sight
+    head = page.locator(".differences th").last.bounding_box()["y"]
+    assert head >= page.locator(".differences .wide").bounding_box()["y"] - 1
+
+
 def test_it_follows_a_run_while_it_trains(page, serve, tmp_path):
     address, _ = serve(tmp_path)
     page.goto(address)
