@@ -280,8 +280,9 @@ def test_everything_that_a_run_says_has_its_place(page, serve, tmp_path):
     }
     (run / folder.FAULTS).write_text(json.dumps(fault) + "\n")
     (run / film.FOLDER).mkdir()
-    frame = np.zeros((8, 8, 3), np.uint8)
-    video.save(run / film.FOLDER / "last.gif", [frame, frame + 200], 10)
+    frame = np.zeros((8, 600, 3), np.uint8)
+    for name in ("first", "last"):
+        video.save(run / film.FOLDER / f"{name}.gif", [frame, frame + 200], 10)
     names = ["runs/a", "runs/b"]
     table = {"env": "mpe/simple_tag", "names": names, "rows": "adversary", "columns": "agent"}
     table |= {"returns": {"agent": [[1.0, 2.0], [3.0, 4.0]]}, "metrics": {}}
@@ -306,7 +307,9 @@ def test_everything_that_a_run_says_has_its_place(page, serve, tmp_path):
     page.get_by_text("ValueError: a reward of None").first.click()
     assert "Traceback" in page.locator("details[open] pre").inner_text()
     film_size = "() => document.querySelector('.films img')?.naturalWidth"
-    page.wait_for_function(f"() => ({film_size})() === 8")
+    page.wait_for_function(f"() => ({film_size})() === 600")
+    first, last = (one.bounding_box() for one in page.locator(".films img").all())
+    assert first["y"] == last["y"]  # side by side
 
 
 def test_replays_are_scrubbed_side_by_side(page, serve, tmp_path):
