@@ -23,8 +23,11 @@ from shoal.config.config import Config
 from shoal.errors import ShoalError
 from shoal.export import formats, threefry
 from shoal.export.check import check
+from shoal.export.formats import loaded_module
 from shoal.export.plain import plain
 from shoal.export.program import NEXT, Policy, Program
+from shoal.export.source import arrays, module
+from shoal.export.to_numpy import NUMPY
 from shoal.export.write import ABOUT, export
 from shoal.nets.inputs import Context
 from shoal.store.player import Player
@@ -236,6 +239,22 @@ def test_a_loop_picks_elements_by_its_own_number():
     shape = jax.ShapeDtypeStruct((4, 2), jnp.float32)
     made = plain(jax.make_jaxpr(looped)(shape), [shape], ["x"], ["y"])
     assert {step.op for step in made.steps} <= {"mul"}
+
+
+@pytest.mark.parametrize("axes", ["bni,bni->bn", "bni,bi->bn", "bni,bni->b", "bni,cni->bc"])
+def test_products_over_any_axes_have_words(axes: str, tmp_path: Path):
+    sizes = {"b": 4, "c": 2, "n": 3, "i": 5}
+    rng = np.random.default_rng(0)
+    x, y = (
+        rng.normal(size=[sizes[axis] for axis in side]).astype(np.float32)
+        for side in axes.partition("->")[0].split(",")
+    )
+    traced = jax.make_jaxpr(lambda x, y: jnp.einsum(axes, x, y))(x, y)
+    made = plain(traced, [x, y], ["obs", "y"], ["z"])
+    (tmp_path / "policy.py").write_text(module(made, NUMPY, "a product"))
+    np.savez(tmp_path / "policy.npz", **arrays(made))
+    got = loaded_module(tmp_path / "policy.py").Policy()(obs=x, y=y)["z"]
+    np.testing.assert_allclose(got, np.einsum(axes, x, y), rtol=1e-4, atol=1e-5)
 
 
 def test_an_algorithm_of_ones_own(tmp_path: Path):
