@@ -337,17 +337,33 @@ def test_replays_are_scrubbed_side_by_side(page, serve, tmp_path):
     page.wait_for_function("() => document.querySelector('.scrub').value === '6'")
 
 
+def test_both_stages_have_one_scale(page, serve, tmp_path):
+    run = write_run(tmp_path / "mine", ended={})
+    record(run)
+    first, last = sorted((run / replay.FOLDER).iterdir())
+    said = json.loads(first.read_text())
+    wide = {end: [2 * x for x in said[end]] for end in ("low", "high")}
+    last.write_text(json.dumps(said | wide))  # the same episode, seen from afar
+    address, index = serve(tmp_path)
+    page.goto(f"{address}run/{next(iter(index.runs))}")
+    page.wait_for_function("() => document.querySelectorAll('.stage .mind b').length === 2")
+    shots = page.locator(".stage canvas").evaluate_all("all => all.map((one) => one.toDataURL())")
+    assert shots[0] == shots[1]
+
+
 def test_the_agent_under_the_pointer_tells_its_thoughts(page, serve, tmp_path):
     record(write_run(tmp_path / "mine", ended={}))
     address, index = serve(tmp_path)
     page.goto(f"{address}run/{next(iter(index.runs))}")
     page.wait_for_function("() => document.querySelector('.scrub')?.max === '6'")
-    frames = json.loads(min((tmp_path / "mine" / "replays").iterdir()).read_text())
+    both = [json.loads(one.read_text()) for one in sorted((tmp_path / "mine/replays").iterdir())]
+    frames = both[0]
     shapes = [frames["shapes"][number] for number in frames["frames"][0]]
     at = next(shape["at"] for shape in shapes if shape.get("name") == "agent_0")
     canvas = page.locator(".stage canvas").first
     box = canvas.bounding_box()
-    low, high = frames["low"], frames["high"]
+    low = [min(ends) for ends in zip(*(one["low"] for one in both), strict=True)]
+    high = [max(ends) for ends in zip(*(one["high"] for one in both), strict=True)]
     scale = min(box["width"] / (high[0] - low[0]), box["height"] / (high[1] - low[1]))
     x = box["width"] / 2 + (at[0] - (low[0] + high[0]) / 2) * scale
     y = box["height"] / 2 - (at[1] - (low[1] + high[1]) / 2) * scale
