@@ -66,7 +66,7 @@ RUNS = {
         "two foragers who must gather together",
     ),
     "spread-gru": Run(
-        "mappo mpe/simple_spread --torso gru --hidden 48 --steps 6e5 --gamma 0.95 --epochs 4"
+        "mappo mpe/simple_spread --torso gru --hidden 48 --steps 1.5e6 --gamma 0.95 --epochs 4"
         " --minibatches 4 --entropy-decay 1.0 --entities game",
         "three agents cover three landmarks, with a memory",
     ),
