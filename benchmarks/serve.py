@@ -22,6 +22,7 @@ import re
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -94,12 +95,13 @@ async def _steady(place: str, body: bytes, load: Load, seconds: float) -> None:
     """Open-loop: a request is sent when it is due, and timed from then, whoever still waits.
 
     Tasks are made one by one: to make all of them first would delay the first hundredth of the
-    requests, and so the quantile that is asked for."""
-    free = [await Connection(place, body).open() for _ in range(HTTP_CLIENTS)]
+    requests, and so the quantile that is asked for. Connections take turns, as a server closes one
+    that is idle for seconds."""
+    free = deque([await Connection(place, body).open() for _ in range(HTTP_CLIENTS)])
 
     async def one(due: float) -> None:
         load.late.append(time.perf_counter() - due)
-        connection = free.pop() if free else await Connection(place, body).open()
+        connection = free.popleft() if free else await Connection(place, body).open()
         await connection.ask()
         free.append(connection)
         load.count(1, due)

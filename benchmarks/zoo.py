@@ -66,7 +66,8 @@ RUNS = {
         "two foragers who must gather together",
     ),
     "spread-gru": Run(
-        "maa2c mpe/simple_spread --torso gru --hidden 32 --steps 2e6",
+        "mappo mpe/simple_spread --torso gru --hidden 48 --steps 1.5e6 --gamma 0.95 --epochs 4"
+        " --minibatches 4 --entropy-decay 1.0 --entities game",
         "three agents cover three landmarks, with a memory",
     ),
     "reference": Run(f"mappo mpe/simple_reference {REFERENCE}", "each tells the other its goal"),

@@ -23,7 +23,11 @@ from shoal.config.config import Config
 from shoal.errors import ShoalError
 from shoal.export import formats, threefry
 from shoal.export.check import check
+from shoal.export.formats import loaded_module
+from shoal.export.plain import plain
 from shoal.export.program import NEXT, Policy, Program
+from shoal.export.source import arrays, module
+from shoal.export.to_numpy import NUMPY
 from shoal.export.write import ABOUT, export
 from shoal.nets.inputs import Context
 from shoal.store.player import Player
@@ -115,7 +119,10 @@ def test_every_policy_is_equal_in_numpy_and_onnx(
     made = written(player, "agent", "numpy", tmp_path, greedy)
     assert ("seed" in made.inputs) != greedy
     assert ("logits" in made.outputs) == (kind is Discrete)
-    assert ("carry_hidden" in made.inputs) == (torso == "gru")
+    hidden = made.policy.algorithm.carry(made.policy.learner, 1).hidden
+    remembers = torso == "gru" or any(leaf.size for leaf in jax.tree.leaves(hidden))
+    carried = [name for name in made.inputs if name.startswith("carry_hidden")]
+    assert bool(carried) == remembers and not any(name.endswith("_") for name in carried)
     written(player, "agent", "onnx", tmp_path, greedy)
 
 
@@ -218,6 +225,36 @@ def of_a_kind(kind: type[PPO]) -> Program:
     learner = algorithm.init(np.random.default_rng(0))
     clock = Clock(jnp.float32(0), jnp.float32(0))
     return Program(Policy("t", algorithm, learner, clock, spec.agents, True))
+
+
+def test_a_loop_picks_elements_by_its_own_number():
+    rows = jnp.arange(6.0).reshape(3, 2)
+
+    def looped(x: Array) -> Array:
+        def step(total: Array, i: Array) -> tuple[Array, None]:
+            return total * jax.lax.dynamic_slice_in_dim(rows, i, 1), None
+
+        return jax.lax.scan(step, x, jnp.arange(3))[0]
+
+    shape = jax.ShapeDtypeStruct((4, 2), jnp.float32)
+    made = plain(jax.make_jaxpr(looped)(shape), [shape], ["x"], ["y"])
+    assert {step.op for step in made.steps} <= {"mul"}
+
+
+@pytest.mark.parametrize("axes", ["bni,bni->bn", "bni,bi->bn", "bni,bni->b", "bni,cni->bc"])
+def test_products_over_any_axes_have_words(axes: str, tmp_path: Path):
+    sizes = {"b": 4, "c": 2, "n": 3, "i": 5}
+    rng = np.random.default_rng(0)
+    x, y = (
+        rng.normal(size=[sizes[axis] for axis in side]).astype(np.float32)
+        for side in axes.partition("->")[0].split(",")
+    )
+    traced = jax.make_jaxpr(lambda x, y: jnp.einsum(axes, x, y))(x, y)
+    made = plain(traced, [x, y], ["obs", "y"], ["z"])
+    (tmp_path / "policy.py").write_text(module(made, NUMPY, "a product"))
+    np.savez(tmp_path / "policy.npz", **arrays(made))
+    got = loaded_module(tmp_path / "policy.py").Policy()(obs=x, y=y)["z"]
+    np.testing.assert_allclose(got, np.einsum(axes, x, y), rtol=1e-4, atol=1e-5)
 
 
 def test_an_algorithm_of_ones_own(tmp_path: Path):

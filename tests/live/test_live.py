@@ -207,6 +207,20 @@ def test_picked_runs_are_compared(page, serve, tmp_path):
     assert page.locator('input[name="run"]:checked').count() == 3
 
 
+def test_many_differences_leave_room_for_what_follows(page, serve, tmp_path):
+    write_run(tmp_path / "one", "mappo", ended={})
+    write_run(tmp_path / "other", "qmix", warmup=100, ended={})
+    address, _ = serve(tmp_path)
+    page.goto(address)
+    page.wait_for_selector(".differences td.other")
+    assert page.locator(".differences tr").count() > 40
+    assert page.locator(".differences").bounding_box()["height"] < 500
+    page.locator(".differences tr").last.scroll_into_view_if_needed()
+    assert page.locator(".differences th").last.is_visible()  # the names of the runs stay in sight
+    head = page.locator(".differences th").last.bounding_box()["y"]
+    assert head >= page.locator(".differences .wide").bounding_box()["y"] - 1
+
+
 def test_it_follows_a_run_while_it_trains(page, serve, tmp_path):
     address, _ = serve(tmp_path)
     page.goto(address)
@@ -266,8 +280,9 @@ def test_everything_that_a_run_says_has_its_place(page, serve, tmp_path):
     }
     (run / folder.FAULTS).write_text(json.dumps(fault) + "\n")
     (run / film.FOLDER).mkdir()
-    frame = np.zeros((8, 8, 3), np.uint8)
-    video.save(run / film.FOLDER / "last.gif", [frame, frame + 200], 10)
+    frame = np.zeros((8, 600, 3), np.uint8)
+    for name in ("first", "last"):
+        video.save(run / film.FOLDER / f"{name}.gif", [frame, frame + 200], 10)
     names = ["runs/a", "runs/b"]
     table = {"env": "mpe/simple_tag", "names": names, "rows": "adversary", "columns": "agent"}
     table |= {"returns": {"agent": [[1.0, 2.0], [3.0, 4.0]]}, "metrics": {}}
@@ -292,7 +307,9 @@ def test_everything_that_a_run_says_has_its_place(page, serve, tmp_path):
     page.get_by_text("ValueError: a reward of None").first.click()
     assert "Traceback" in page.locator("details[open] pre").inner_text()
     film_size = "() => document.querySelector('.films img')?.naturalWidth"
-    page.wait_for_function(f"() => ({film_size})() === 8")
+    page.wait_for_function(f"() => ({film_size})() === 600")
+    first, last = (one.bounding_box() for one in page.locator(".films img").all())
+    assert first["y"] == last["y"]  # side by side
 
 
 def test_replays_are_scrubbed_side_by_side(page, serve, tmp_path):
@@ -320,17 +337,33 @@ def test_replays_are_scrubbed_side_by_side(page, serve, tmp_path):
     page.wait_for_function("() => document.querySelector('.scrub').value === '6'")
 
 
+def test_both_stages_have_one_scale(page, serve, tmp_path):
+    run = write_run(tmp_path / "mine", ended={})
+    record(run)
+    first, last = sorted((run / replay.FOLDER).iterdir())
+    said = json.loads(first.read_text())
+    wide = {end: [2 * x for x in said[end]] for end in ("low", "high")}
+    last.write_text(json.dumps(said | wide))  # the same episode, seen from afar
+    address, index = serve(tmp_path)
+    page.goto(f"{address}run/{next(iter(index.runs))}")
+    page.wait_for_function("() => document.querySelectorAll('.stage .mind b').length === 2")
+    shots = page.locator(".stage canvas").evaluate_all("all => all.map((one) => one.toDataURL())")
+    assert shots[0] == shots[1]
+
+
 def test_the_agent_under_the_pointer_tells_its_thoughts(page, serve, tmp_path):
     record(write_run(tmp_path / "mine", ended={}))
     address, index = serve(tmp_path)
     page.goto(f"{address}run/{next(iter(index.runs))}")
     page.wait_for_function("() => document.querySelector('.scrub')?.max === '6'")
-    frames = json.loads(min((tmp_path / "mine" / "replays").iterdir()).read_text())
+    both = [json.loads(one.read_text()) for one in sorted((tmp_path / "mine/replays").iterdir())]
+    frames = both[0]
     shapes = [frames["shapes"][number] for number in frames["frames"][0]]
     at = next(shape["at"] for shape in shapes if shape.get("name") == "agent_0")
     canvas = page.locator(".stage canvas").first
     box = canvas.bounding_box()
-    low, high = frames["low"], frames["high"]
+    low = [min(ends) for ends in zip(*(one["low"] for one in both), strict=True)]
+    high = [max(ends) for ends in zip(*(one["high"] for one in both), strict=True)]
     scale = min(box["width"] / (high[0] - low[0]), box["height"] / (high[1] - low[1]))
     x = box["width"] / 2 + (at[0] - (low[0] + high[0]) / 2) * scale
     y = box["height"] / 2 - (at[1] - (low[1] + high[1]) / 2) * scale

@@ -74,6 +74,7 @@ def test_the_command_lists_them(capsys: pytest.CaptureFixture[str]):
     assert main(["zoo"]) == 0
     told = capsys.readouterr().out
     assert all(f"zoo:{name}" in told for name in OURS)
+    assert told.count("(Apache-2.0)") == len(OURS)
     assert main(["zoo", "spread"]) == 0
     assert "command: shoal train maa2c mpe/simple_spread" in capsys.readouterr().out
     assert main(["zoo", "zoo:climbing", "--json"]) == 0
@@ -84,6 +85,17 @@ def test_the_command_lists_them(capsys: pytest.CaptureFixture[str]):
     assert "dqn on matrix/climbing" in capsys.readouterr().out
     assert main(["train", "--team", "agent=zoo:sprad", "mpe/simple_spread"]) == 2
     assert "did you mean 'spread'?" in capsys.readouterr().err
+
+
+def test_a_games_own_metrics_stand_beside_the_returns(capsys: pytest.CaptureFixture[str]):
+    assert main(["zoo", "lbf", "rware", "connect-four", "tag"]) == 0
+    told = capsys.readouterr().out
+    assert "as trained: agent 0.42, food 0.85, won 0.84" in told
+    assert "as trained: agent 3.76, deliveries 7.51" in told
+    assert "random: player_0 0.85 (won 0.93), player_1 -0.85 (won 0.07)" in told
+    assert "as trained: adversary 16.79 (wins 80.9%), agent -19.88 (wins 0.0%)" in told
+    assert main(["zoo", "lbf", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["lbf"]["metrics"]["as trained"]["won"] == 0.837
 
 
 def test_another_package_may_add_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

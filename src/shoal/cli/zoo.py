@@ -47,10 +47,12 @@ def _table(found: list[zoo.Animal]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("name", "environment", "what it is", "return of one agent", box=None)
+    score = "return of one agent (game's own metrics)"
+    table = Table("name", "environment", "what it is", score, box=None)
     table.columns[0].no_wrap = True
     for one in found:
-        what = one.about.get("about", "")
+        licence = f" ({one.about['licence']})" if "licence" in one.about else ""
+        what = one.about.get("about", "") + licence
         scores = _scores(one.about).items()
         told = "\n".join(f"{label}: {score}" for label, score in scores)
         table.add_row(f"{zoo.PREFIX}{one.name}", one.about.get("env", ""), what, told)
@@ -60,11 +62,7 @@ def _table(found: list[zoo.Animal]) -> None:
 def _whole(one: zoo.Animal) -> str:
     about = one.about
     lines = [f"{zoo.PREFIX}{one.name}: {about.get('about', '')}"]
-    facts = {"from": one.package} | {
-        name: about[name]
-        for name in ("env", "team", "steps", "command", "licence")
-        if name in about
-    }
+    facts = {"from": one.package} | {name: about[name] for name in FACTS if name in about}
     lines += [f"  {name}: {value}" for name, value in facts.items()]
     lines += [f"  scored by {about['episodes']:,} greedy episodes"] if "episodes" in about else []
     lines += [f"  {label}: {score}" for label, score in _scores(about).items()]
@@ -72,13 +70,30 @@ def _whole(one: zoo.Animal) -> str:
 
 
 def _scores(about: dict[str, Any]) -> dict[str, str]:
-    """Each match in words: `agent -8.13`."""
+    """Each match in words: `agent 0.42, won 0.84`, `red 0.85 (won 0.93), blue -0.85 (won 0.07)`."""
+    metrics = about.get("metrics", {})
     return {
-        label: ", ".join(f"{team} {_score(numbers)}" for team, numbers in teams.items())
+        label: _match(teams, metrics.get(label, {}))
         for label, teams in about.get("scores", {}).items()
     }
 
 
-def _score(numbers: dict[str, float]) -> str:
-    won = f" (wins {numbers['win']:.1%})" if "win" in numbers else ""
-    return f"{numbers['return']:.2f}{won}"
+def _match(teams: dict[str, dict[str, float]], metrics: dict[str, float]) -> str:
+    """Returns of all teams, each with what is known of it alone, then what is known of all."""
+    told = [f"{team} {one['return']:.2f}{_own(team, one, metrics)}" for team, one in teams.items()]
+    told += [
+        f"{name} {value:.2f}"
+        for name, value in metrics.items()
+        if name.partition("/")[0] not in teams
+    ]
+    return ", ".join(told)
+
+
+def _own(team: str, numbers: dict[str, float], metrics: dict[str, float]) -> str:
+    known = [f"wins {numbers['win']:.1%}"] if "win" in numbers else []
+    known += [
+        f"{name.removeprefix(f'{team}/')} {value:.2f}"
+        for name, value in metrics.items()
+        if name.startswith(f"{team}/")
+    ]
+    return f" ({', '.join(known)})" if known else ""

@@ -40,7 +40,16 @@ def plain(
 
 
 def _rewritable(eqn: Any) -> bool:
+    if eqn.primitive.name == "dot_general":
+        return not _of_matrices(eqn)
     return eqn.primitive.name in RULES or _has_keys(eqn)
+
+
+def _of_matrices(eqn: Any) -> bool:
+    """Whether a product sums over one axis, and each side has one that the other has not."""
+    summed, batch = eqn.params["dimension_numbers"]
+    free = [len(var.aval.shape) - len(batch[0]) - len(summed[0]) for var in eqn.invars]
+    return free == [1, 1] and len(summed[0]) == 1
 
 
 def _has_keys(eqn: Any) -> bool:
@@ -60,18 +69,22 @@ def _run(traced: ClosedJaxpr, *args: Any) -> list[Any]:
 
     for eqn in traced.jaxpr.eqns:
         ins = [read(var) for var in eqn.invars]
-        constant = not any(isinstance(one, Tracer) for one in ins) and all(
-            isinstance(length, int) for var in eqn.outvars for length in var.aval.shape
-        )
-        # what depends on weights alone is computed now
-        with jax.ensure_compile_time_eval() if constant else contextlib.nullcontext():
+        lengths = (length for var in eqn.outvars for length in var.aval.shape)
+        sized = all(isinstance(length, int) for length in lengths)
+        with _computed(*ins) if sized else contextlib.nullcontext():
             known |= zip(eqn.outvars, _rewritten(eqn, ins), strict=True)
     return [read(var) for var in traced.jaxpr.outvars]
 
 
+def _computed(*ins: Any) -> contextlib.AbstractContextManager[None]:
+    """Within it, what depends on weights alone is computed, not traced."""
+    constant = not any(isinstance(one, Tracer) for one in ins)
+    return jax.ensure_compile_time_eval() if constant else contextlib.nullcontext()
+
+
 def _rewritten(eqn: Any, ins: list[Any]) -> Sequence[Any]:
     name = eqn.primitive.name
-    if name in RULES:
+    if name in RULES and _rewritable(eqn):
         outs = RULES[name](eqn.params, *ins)
         return outs if isinstance(outs, list | tuple) else [outs]
     if _has_keys(eqn):  # one that moves keys around: it moves their data likewise
@@ -102,7 +115,7 @@ def _scan(params: dict[str, Any], *ins: Any) -> list[Any]:
     rows: list[list[Any]] = []
     order = range(length)
     for i in reversed(order) if params["reverse"] else order:
-        now = [lax.index_in_dim(x, i, keepdims=False) for x in ins[consts + carries :]]
+        now = [_row(x, i) for x in ins[consts + carries :]]
         outs = _run(params["jaxpr"], *fixed, *carry, *now)
         carry = outs[:carries]
         rows.append(outs[carries:])
@@ -116,6 +129,12 @@ def _sizes(params: dict[str, Any]) -> tuple[int, int]:
         return params["num_consts"], params["num_carry"]
     same, carried, _ = params["ft_in"].unpack()  # since JAX 0.11
     return len(same), len(carried)
+
+
+def _row(x: Any, i: int) -> Any:
+    """Row of one iteration; known if all rows are, so that elements can be picked by it."""
+    with _computed(x):
+        return lax.index_in_dim(x, i, keepdims=False)
 
 
 def _by_key(draw: Callable[[Array, Shape], Array], data: Array, shape: Shape) -> Array:
@@ -217,6 +236,22 @@ def _dynamic_slice(params: dict[str, Any], x: Array, *starts: Any) -> Array:
     return lax.slice(x, places, [at + size for at, size in zip(places, sizes, strict=True)])
 
 
+def _dot_general(params: dict[str, Any], x: Array, y: Array) -> Array:
+    """Any product as a sum over elementwise ones: `[batch, free of x, free of y, summed]`."""
+    summed, batch = params["dimension_numbers"]
+    free = [
+        [i for i in range(side.ndim) if i not in (*axes, *common)]
+        for side, axes, common in zip((x, y), summed, batch, strict=True)
+    ]
+    x = lax.transpose(x, (*batch[0], *free[0], *summed[0]))
+    y = lax.transpose(y, (*batch[1], *free[1], *summed[1]))
+    shared, own = len(batch[0]), len(free[0])
+    x = lax.expand_dims(x, range(shared + own, shared + own + len(free[1])))
+    y = lax.expand_dims(y, range(shared, shared + own))
+    products = x * y
+    return products.sum(tuple(range(products.ndim - len(summed[0]), products.ndim)))
+
+
 def _split(params: dict[str, Any], x: Array) -> list[Array]:
     ends = np.cumsum([0, *params["sizes"]]).tolist()
     return [lax.slice_in_dim(x, start, end, axis=params["axis"]) for start, end in pairwise(ends)]
@@ -261,6 +296,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "gather": _gather,
     "scatter": _scatter,
     "dynamic_slice": _dynamic_slice,
+    "dot_general": _dot_general,
     "split": _split,
     "stack": lambda params, *ins: lax.concatenate(
         [lax.expand_dims(x, [params["axis"]]) for x in ins], params["axis"]

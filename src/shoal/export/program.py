@@ -66,7 +66,7 @@ class Program:
         leaves = jax.tree.leaves_with_path(policy.algorithm.carry(self._learner, 1))
         self._tree = jax.tree.structure(policy.algorithm.carry(self._learner, 1))
         self._initial = {
-            "carry" + re.sub(r"\W+", "_", jax.tree_util.keystr(path)): np.asarray(leaf)
+            re.sub(r"\W+", "_", f"carry{jax.tree_util.keystr(path)}").rstrip("_"): np.asarray(leaf)
             for path, leaf in leaves
         }
         self._trace()

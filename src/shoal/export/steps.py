@@ -78,7 +78,7 @@ class Product(NamedTuple):
 
 
 def product(step: Step) -> Product:
-    """How to compute a `dot_general` of at most one free and one summed axis of each operand."""
+    """How to compute a `dot_general` of one free and one summed axis of each operand."""
     (summed, batch) = step.params["dimension_numbers"]
     free = [
         [i for i in range(len(value.shape)) if i not in (*pair[0], *pair[1])]

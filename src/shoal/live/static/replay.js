@@ -37,6 +37,13 @@ shoal.Replays = class {
     return Math.max(0, ...this.stages.map((stage) => stage.length - 1));
   }
 
+  // What every stage shows: one scale, so that they can be compared.
+  get bounds() {
+    const shown = this.stages.map((stage) => stage.replay).filter(Boolean);
+    const ends = (name, pick) => [0, 1].map((i) => pick(...shown.map((one) => one[name][i])));
+    return { low: ends("low", Math.min), high: ends("high", Math.max) };
+  }
+
   key(event) {
     if (/^(INPUT|SELECT|BUTTON)$/.test(event.target.tagName)) return;
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -156,7 +163,8 @@ shoal.Stage = class {
   draw(instant, trails) {
     if (!this.length) return;
     this.instant = Math.min(instant, this.length - 1);
-    const { low, high } = this.replay;
+    const bounds = this.replays.bounds;
+    const { low, high } = bounds;
     const width = this.element.clientWidth;
     const height = Math.min(width * (high[1] - low[1]) / (high[0] - low[0]), 560);
     const sharp = window.devicePixelRatio || 1;
@@ -165,7 +173,7 @@ shoal.Stage = class {
     this.canvas.style.height = `${height}px`;
     const pen = this.canvas.getContext("2d");
     pen.scale(sharp, sharp);
-    this.view = new shoal.View(pen, this.replay, width, height);
+    this.view = new shoal.View(pen, { ...this.replay, ...bounds }, width, height);
     const before = [];
     if (trails) for (let t = Math.max(this.instant - 14, 0); t < this.instant; t++) before.push(this.people(t));
     this.view.scene(this.shapes(this.instant), before, this.agent);
