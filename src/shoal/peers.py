@@ -149,9 +149,10 @@ def tell_devices(number: int) -> None:
         _client().key_value_set("shoal/devices", str(number))
 
 
-def devices() -> int:
-    """The number of devices that the leader told."""
-    return int(_wait("shoal/devices"))
+def devices() -> int | None:
+    """The number of devices that the leader told; None if it ended before."""
+    told = _wait("shoal/devices")
+    return None if told == END else int(told)
 
 
 def tell(word: str) -> None:
@@ -196,9 +197,10 @@ def broken() -> bool:
 
 
 def leave() -> None:
-    """Dismiss the followers."""
+    """Dismiss the followers, also those who do not know their devices yet."""
     if several() and not rank() and not broken():
-        tell_devices(0)
+        if not _here.told:
+            _client().key_value_set("shoal/devices", END)
         tell(END)
 
 

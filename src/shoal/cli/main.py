@@ -158,7 +158,10 @@ def take_part(argv: list[str], trust: Trusting) -> int:
     if peers.rank():
         from ..engine.peer_loop import follow
 
-        devices.setup(peers.devices())
+        number = peers.devices()
+        if number is None:  # the leader failed before JAX started, and would never meet ours
+            return 0
+        devices.setup(number)
         jax.devices()  # the leader's wait for ours
         return follow()
     try:
