@@ -45,11 +45,12 @@ class Losing(shoal.Callback):
 
     def on_iteration(self, run: Any, values: Any) -> None:
         if self.cluster:
+            busy = next(iter(self.cluster.worker_nodes))
             grow(self.cluster)
-            self.cluster.remove_node(next(iter(self.cluster.worker_nodes)), allow_graceful=False)
+            self.cluster.remove_node(busy, allow_graceful=False)
             self.cluster = None
 
-    def on_faults(self, run: Any, during: str, faults: Any) -> None:
+    def on_faults(self, run: Any, faults: Any, during: str) -> None:
         self.faults += [fault.report for fault in faults]
 
 
