@@ -4,6 +4,7 @@ of them."""
 import ctypes
 import gc
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,10 @@ from pathlib import Path
 from typing import Any
 
 CACHE = Path(__file__).parent.parent / ".cache"
+
+# A shell lets what it starts in the background ignore Ctrl-C, which tests send.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Before JAX starts: tests run a program once or twice, so it need not be a fast one. A quarter of
 # the time to compile.
 QUICK = (

@@ -213,7 +213,7 @@ def test_a_preset_lies_under_the_options_and_is_announced(monkeypatch: pytest.Mo
 
     config, messages = compose_arguments(["mappo", "mpe/simple_spread", "--games", "64"])
     assert "--no-preset" in messages[0]
-    assert config.settings.games == 64 and config.settings.steps == 8_000_000
+    assert config.settings.games == 64 and config.settings.steps == 12_000_000
     config, messages = compose_arguments(["mappo", "mpe/simple_spread", "--no-preset"])
     assert messages == [] and config.settings.steps == 1_000_000
 

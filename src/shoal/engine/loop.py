@@ -200,7 +200,8 @@ class Loop:
     def clock(self, steps: Array) -> Clock:
         """The clock after `steps` environment steps."""
         done = steps.astype(jnp.float32)
-        return Clock(done, done / float(self.steps))  # more than an int32 may hold
+        # as a float: it may be more than an int32 holds
+        return Clock(done, done / jnp.asarray(self.steps, jnp.float32))
 
     def iteration(self, state: TrainState, _: None) -> tuple[TrainState, Metrics]:
         """Collect, remember and learn, on one device's games."""
