@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.signal = 0
-        self.from_outside = False  # whether a signal arrived: its sender is waiting
+        self.arrived = float("inf")  # when a signal came: its sender is waiting
         self.before: dict[int, Any] = {}
 
     def __enter__(self) -> Stop:
@@ -38,11 +39,16 @@ class Stop:
     def __exit__(self, *_: Any) -> None:
         restore(self.before)
 
+    @property
+    def from_outside(self) -> bool:
+        """Whether a signal came, not a callback's wish."""
+        return self.arrived < float("inf")
+
     def ask(self) -> None:
         """Ask the run to stop from Python."""
         self.signal = self.signal or int(signal.SIGTERM)
 
     def _keep(self, number: int, frame: Any) -> None:
         self.signal = number
-        self.from_outside = True
+        self.arrived = time.monotonic()
         self.__exit__()

@@ -366,19 +366,14 @@ class Trainer:
     def _final_evaluations(self, learners: dict) -> Episodes | None:
         """The last evaluation, then random play, which is returned.
 
-        Both take at most GRACE seconds from the signal that stopped the run, also from one that
-        comes meanwhile."""
+        Both take at most GRACE seconds if a signal stopped the run, or from one that comes
+        meanwhile."""
         if self.stop.signal:
             self.console.say(f"stopping early at {self.steps:,} steps, as asked: all is saved")
-        until = float("inf")
+        began = time.monotonic()
 
         def late() -> bool:
-            nonlocal until
-            if self.stop.from_outside:
-                until = min(until, time.monotonic() + GRACE)
-            return time.monotonic() > until
-
-        late()
+            return time.monotonic() > max(began, self.stop.arrived) + GRACE
 
         try:
             if self.metrics.history.points[-1].step < self.steps:  # none at this step yet

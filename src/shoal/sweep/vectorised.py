@@ -104,7 +104,7 @@ class ForwardingStop(Stop):
         super()._keep(number, frame)
         for other in self.others:
             other.signal = number
-            other.from_outside = True
+            other.arrived = self.arrived
 
 
 def numbers(configs: Sequence[Config]) -> Numbers:
