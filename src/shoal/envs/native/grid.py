@@ -113,3 +113,8 @@ def cell_lines(rows: int, columns: int, colour: str = "faint") -> list[Line]:
     """Grid lines of a picture in which a cell is 1 wide and the first row is at the top."""
     across = [Line([(0, y), (columns, y)], colour, 1.0) for y in range(rows + 1)]
     return [*across, *(Line([(x, 0), (x, rows)], colour, 1.0) for x in range(columns + 1))]
+
+
+def cell_middle(rows: int, place: Any) -> tuple[float, float]:
+    """Centre of a cell in such a picture, y upwards."""
+    return place[1] + 0.5, rows - place[0] - 0.5

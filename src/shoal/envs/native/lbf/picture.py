@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....render import Disc, Patch, Scene, Text
-from ..grid import cell_lines
+from ..grid import cell_lines, cell_middle
 
 
 def picture(rows: int, columns: int, world: Any, loading: Any, team: str) -> Scene:
@@ -15,14 +15,14 @@ def picture(rows: int, columns: int, world: Any, loading: Any, team: str) -> Sce
     """
     field = [Patch((0, 0), (columns, rows), "field"), *cell_lines(rows, columns)]
     food = [
-        Disc(_middle(rows, at), 0.33, "food", str(amount))
+        Disc(cell_middle(rows, at), 0.33, "food", str(amount))
         for at, amount in zip(world.food, world.amount, strict=True)
         if amount
     ]
     players = []
     rings = []
     for i, (at, level) in enumerate(zip(world.place, world.level, strict=True)):
-        x, y = _middle(rows, at)
+        x, y = cell_middle(rows, at)
         # two may share a cell
         x += 0.18 * (i - min(j for j in range(i + 1) if (world.place[j] == at).all()))
         players.append(Disc((x, y), 0.36, team, str(level), f"{team}_{i}"))
@@ -33,8 +33,3 @@ def picture(rows: int, columns: int, world: Any, loading: Any, team: str) -> Sce
     low = (-0.3, -0.3)
     high = (columns + 0.3, rows + 0.6)
     return Scene([*field, *food, *rings, *players, told], low, high)
-
-
-def _middle(rows: int, place: Any) -> tuple[float, float]:
-    """Centre of a cell, y upwards."""
-    return place[1] + 0.5, rows - place[0] - 0.5

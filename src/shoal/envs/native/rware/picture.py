@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....render import Disc, Line, Patch, Scene, Text
-from ..grid import cell_lines
+from ..grid import cell_lines, cell_middle
 from .floor import WAYS, Floor
 
 
@@ -34,7 +34,7 @@ def picture(floor: Floor, world: Any, stands: Any, team: str) -> Scene:
         if load:
             tone = "food" if load in world.queue else "landmark"
             field.append(_square(rows, place, 0.46, tone, 1.0))
-        x, y = _middle(rows, place)
+        x, y = cell_middle(rows, place)
         down, right = WAYS[way]
         field.append(Line([(x, y), (x + 0.5 * right, y - 0.5 * down)], "ink", 3.5))
         robots.append(Disc((x, y), 0.33, team, str(i), f"{team}_{i}"))
@@ -42,11 +42,6 @@ def picture(floor: Floor, world: Any, stands: Any, team: str) -> Scene:
     return Scene([*field, *robots, count], low, high)
 
 
-def _middle(rows: int, place: Any) -> tuple[float, float]:
-    """Centre of a cell, y upwards."""
-    return place[1] + 0.5, rows - place[0] - 0.5
-
-
 def _square(rows: int, place: Any, half: float, colour: str, alpha: float) -> Patch:
-    x, y = _middle(rows, place)
+    x, y = cell_middle(rows, place)
     return Patch((x - half, y - half), (x + half, y + half), colour, alpha)
