@@ -140,13 +140,13 @@ def name() -> str:
     return f"process {rank()} on {socket.gethostname()}"
 
 
-def tell_devices(number: int) -> None:
-    """Tell the followers how many devices all have together; 0 is one per core.
+def tell_devices(number: int | None) -> None:
+    """Tell the followers how many devices all have together; 0 is one per core, None is the end.
 
     Only the first time counts: JAX has then started."""
     if not rank() and not _here.told:
         _here.told = True
-        _client().key_value_set("shoal/devices", str(number))
+        _client().key_value_set("shoal/devices", END if number is None else str(number))
 
 
 def devices() -> int | None:
@@ -199,8 +199,7 @@ def broken() -> bool:
 def leave() -> None:
     """Dismiss the followers, also those who do not know their devices yet."""
     if several() and not rank() and not broken():
-        if not _here.told:
-            _client().key_value_set("shoal/devices", END)
+        tell_devices(None)
         tell(END)
 
 
