@@ -19,7 +19,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before JAX starts: tests run a program once or twice, so it need not be a fast one. A quarter of
 # the time to compile.
-QUICK = (
+COMPILED_QUICKLY = (
     "--xla_backend_optimization_level=0",
     "--xla_cpu_use_fusion_emitters=false",
     "--xla_cpu_parallel_codegen_split_count=1",
@@ -50,7 +50,7 @@ def _bears(flags: str | tuple[str, ...]) -> bool:
 
 
 # Each once, also in a process started by one that has them: they are part of the cache's keys.
-FLAGS = dict.fromkeys(f"{os.environ.get('XLA_FLAGS', '')} {_known(QUICK)}".split())
+FLAGS = dict.fromkeys(f"{os.environ.get('XLA_FLAGS', '')} {_known(COMPILED_QUICKLY)}".split())
 os.environ["XLA_FLAGS"] = " ".join(FLAGS)
 SETTINGS = {
     "jax_compilation_cache_dir": str(CACHE / "xla"),
