@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal import files
+from shoal import files, zoo
 from shoal.cli import sweep
 from shoal.cli.main import main
 from shoal.config import campaign
@@ -63,7 +63,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files.write_json(out / "camp" / reproduction.RECORDS, {"table": "mpe", "runs": []})
     for name in (sweep.FILE, population.FILE):
         files.write_json(out / "search" / name, {"rounds": []})
-    for name in (crossplay.NUMBERS, ABOUT, trackers.IDS):
+    for name in (crossplay.NUMBERS, ABOUT, trackers.IDS, zoo.ABOUT):
         files.write_json(out / "run" / name, {})
     return out
 

@@ -34,6 +34,7 @@ VERSIONS = {
     "tracking.json": 1,
     "sweep.json": 1,
     "population.json": 1,
+    "zoo.json": 1,
 }
 PLAIN = 1  # version of a config under any other file name
 

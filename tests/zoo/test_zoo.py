@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal import plugins, zoo
+from shoal import files, plugins, zoo
 from shoal.algorithms import parse_algorithm
 from shoal.cli.main import main
 from shoal.config.trust import NOTHING, parts
@@ -27,6 +27,7 @@ def test_a_policy_is_small_and_says_where_it_comes_from(name: str):
     assert about["env"] == player.config.env and about["steps"] == player.steps
     assert about["command"].startswith("shoal train ") and about["licence"] == "Apache-2.0"
     assert about["episodes"] == 1_000
+    assert about[files.FORMAT] == files.VERSIONS[zoo.ABOUT]
     files = list((zoo.FOLDER / name).iterdir())
     assert sum(file.stat().st_size for file in files) < 100_000
     assert not any("/" in str(player.config.to_json()["settings"][key]) for key in ("out", "name"))
