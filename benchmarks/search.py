@@ -76,6 +76,7 @@ def recorded() -> list[dict]:
 
 if __name__ == "__main__":
     if sys.argv[1:] != ["--table"]:
-        rows = [*recorded(), trial(sys.argv[1:])]
+        found = trial(sys.argv[1:])
+        rows = [*recorded(), found]  # read now: another search may have written meanwhile
         RESULTS.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
     print(table(recorded()))
