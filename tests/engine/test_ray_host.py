@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from nodes import grow, nodes
+from nodes import grow, node_without, nodes
 
 import shoal
+from shoal.config.config import Config
+from shoal.engine.ray_host import RayHosts
 from shoal.errors import ShoalError
 
 pytest.importorskip("ray")
@@ -84,3 +87,25 @@ def test_a_lost_node_costs_episodes_and_the_run_ends(tmp_path: Path) -> None:
         )
     assert result.steps >= 20_000
     assert any("was lost" in report for report in losing.faults)
+
+
+def test_a_node_without_the_environment_is_named(tmp_path: Path) -> None:
+    with (
+        nodes(1) as cluster,
+        node_without("mpe2", cluster, tmp_path / "python") as lacking,
+        pytest.raises(ShoalError, match=rf"on node {lacking}: .*mpe2"),
+    ):
+        shoal.train("ppo", ENV, steps=200, out=str(tmp_path), cluster=cluster.address, **TINY)
+
+
+def test_a_full_object_store_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the store cannot hold would go to a disk of which nothing may be used."""
+    monkeypatch.setenv("RAY_local_fs_capacity_threshold", "0.001")
+    config = Config.build(ENV, {"agent": ("ppo", {})}, {}, {"workers": 1, "devices": 1})
+    with nodes(1) as cluster:
+        hosts = RayHosts(cluster.address, config, lambda: False)
+        try:
+            with pytest.raises(ShoalError, match="object store is full: end what fills it"):
+                hosts.share_out([np.ones(50_000_000, np.float32)])
+        finally:
+            hosts.close()

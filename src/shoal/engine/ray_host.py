@@ -41,7 +41,10 @@ class RayHosts:
 
     def share_out(self, leaves: list[Any]) -> Any:
         """Put arrays where all nodes can fetch them, once."""
-        return self.ray.put(leaves)
+        try:
+            return self.ray.put(leaves)
+        except self.ray.exceptions.RayError as error:
+            raise ShoalError(sentence(error)) from None
 
     def close(self) -> None:
         """Leave the cluster."""
@@ -87,8 +90,8 @@ class RayHost:
             answer = ray.get(self.pending)
         except ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, ShoalError):
-                raise ShoalError(f"on a node: {error.cause}") from None
-            raise ShoalError(sentence(error)) from None
+                raise ShoalError(f"on node {error.ip}: {error.cause}") from None
+            raise ShoalError(f"on node {error.ip}: {sentence(error)}") from None
         except ray.exceptions.RayError as error:
             if "No module named" in str(error):
                 raise ShoalError(sentence(error)) from None

@@ -79,27 +79,30 @@ class WindowPlayer:
     """Plays windows of some games of a run, on the host where they are. Only arrays and JSON
     cross its border."""
 
+    loop: HostLoop
+
     def __init__(self, config: str, rows: tuple[int, int], devices: int):
-        made = Config.from_json(json.loads(config), EVERYTHING)  # the leader trusts it
-        s = made.settings
+        self.config = config
         self.rows = slice(*rows)
-        self.seed = s.seed
-        self.loop = HostLoop(
-            *(made.game, made.algorithms, s.games, s.window, s.steps, devices),
+        self.devices = devices
+
+    def open(self) -> Opened:
+        """Open the games; what this host lacks for them is said here."""
+        made = Config.from_json(json.loads(self.config), EVERYTHING)  # the leader trusts it
+        s = made.settings
+        loop = HostLoop(
+            *(made.game, made.algorithms, s.games, s.window, s.steps, self.devices),
             workers=1,
             patience=s.patience,
             tolerance=2**31,  # the leader counts
-            rows=range(*rows),
+            rows=range(self.rows.start, self.rows.stop),
         )
-
-    def open(self) -> Opened:
-        """Open the games."""
-        loop = self.loop
-        learners = loop.learners(self.seed)
+        self.loop = loop
+        learners = loop.learners(s.seed)
         self.tree = jax.tree.structure(
             {team: a.acting(learners[team]) for team, a in loop.algorithms.items()}
         )
-        loop.opened = loop.stage(self.seed)
+        loop.opened = loop.stage(s.seed)
         views, faults = loop.opened.open(jax.random.key(0))  # it seeds its games itself
         self.views = loop._shared(views)
         carries = {
