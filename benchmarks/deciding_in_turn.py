@@ -1,12 +1,13 @@
 """Agents that decide in turn (MAT, Sable) beside PPO and MAPPO, and what a decision costs.
 
     python benchmarks/deciding_in_turn.py train   # every task, three seeds, what is not recorded
+    python benchmarks/deciding_in_turn.py train mat sable   # of these alone
     python benchmarks/deciding_in_turn.py flops   # of one joint decision, by number of agents
 
-A run is `shoal train <algorithm> <env> --steps <steps> --seed <seed> --devices 1`, with its preset,
-one after another. A score is the mean over 1,000 greedy episodes on games of their own. Operations
-are those that XLA counts in the program of `act` for one game, its loop over agents unrolled,
-before it is optimised.
+A run is `shoal train <algorithm> <env> --steps <steps> --seed <seed> --devices 1`, one after
+another, on Climbing with its preset, on Spread with the same settings for all. A score is the mean
+over 1,000 greedy episodes on games of their own. Operations are those that XLA counts in the
+program of `act` for one game, its loop over agents unrolled, before it is optimised.
 """
 
 from __future__ import annotations
@@ -22,10 +23,25 @@ RESULTS = Path(__file__).parent / "results" / "deciding_in_turn.json"
 EPISODES = 1_000
 SEEDS = 3
 SPREAD = "mpe/simple_spread"
+NEIGHBOURS = ("mat", "sable", "ppo", "mappo")
 TASKS: list[tuple[str, dict[str, Any], int, tuple[str, ...]]] = [  # env, options, steps, algorithms
-    ("matrix/climbing", {}, 50_000, ("mat", "sable", "ppo", "mappo")),
-    (SPREAD, {}, 100_000, ("mat", "sable", "ppo", "mappo")),
+    ("matrix/climbing", {}, 50_000, NEIGHBOURS),
+    (SPREAD, {}, 1_000_000, NEIGHBOURS),
+    (SPREAD, {"N": 10}, 100_000, NEIGHBOURS),
 ]
+# on Spread all have these and no preset; on Climbing each has its preset
+ALIKE: dict[str, Any] = {
+    "preset": False,
+    "games": 32,
+    "lr": 1e-3,
+    "gamma": 0.95,
+    "epochs": 4,
+    "minibatches": 4,
+    "entropy": 0.01,
+    "entropy_decay": 1.0,
+    "entities": "game",
+    "agent_id": False,
+}
 SIZES = (3, 6, 12, 25, 50)
 
 
@@ -41,6 +57,7 @@ def train(algorithm: str, env: str, options: dict[str, Any], steps: int, seed: i
             steps=steps,
             seed=seed,
             devices=1,
+            **(ALIKE if env == SPREAD else {}),
             evaluations=2,
             eval_episodes=100,
             out=out,
@@ -50,20 +67,24 @@ def train(algorithm: str, env: str, options: dict[str, Any], steps: int, seed: i
     return {"greedy": score, "random": result.random["agent"], "seconds": result.seconds}
 
 
-def record() -> None:
+def record(names: list[str]) -> None:
     """Train what is not recorded yet: a seed of every algorithm before the next."""
-    rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     for env, options, steps, algorithms in TASKS:
         for seed in range(SEEDS):
-            for algorithm in algorithms:
+            for algorithm in names or algorithms:
                 task = {"algorithm": algorithm, "env": env, "options": options}
                 task |= {"steps": steps, "seed": seed}
-                if any(task.items() <= row.items() for row in rows):
+                if any(task.items() <= row.items() for row in read()):
                     continue
-                rows.append(task | train(algorithm, env, options, steps, seed))
-                print(rows[-1], flush=True)
+                row = task | train(algorithm, env, options, steps, seed)
+                print(row, flush=True)
+                rows = [*read(), row]  # read now: another process may have written meanwhile
                 RESULTS.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
-    print(table(rows))
+    print(table(read()))
+
+
+def read() -> list[dict]:
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else []
 
 
 def table(rows: list[dict]) -> str:
@@ -123,4 +144,8 @@ def flops() -> None:
 
 
 if __name__ == "__main__":
-    {"train": record, "flops": flops}[sys.argv[1]]()
+    command, *names = sys.argv[1:]
+    if command == "train":
+        record(names)
+    else:
+        flops()

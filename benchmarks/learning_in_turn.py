@@ -3,9 +3,10 @@
     python benchmarks/learning_in_turn.py                 # all that is not yet recorded
     python benchmarks/learning_in_turn.py haa2c maa2c     # these alone
 
-Short runs on `mpe/simple_spread`, every agent with an actor of its own, three seeds, one core. A
-run and its neighbour have the settings of the neighbour's preset and equal budgets; learning rates
-fall to 0 at the end of each. A score is one agent's mean return p over 1,000 greedy episodes, the
+On `mpe/simple_spread` every agent has an actor of its own and reads things alike nearest first. On
+`mpe/simple_tag` (`…-tag`) three predators hunt a prey that plays at random. Three seeds, one core.
+A run and its neighbour have equal settings and budgets; learning rates fall to 0 at the end of
+each. A score is the mean return of one agent, or of one predator, over 1,000 greedy episodes, the
 same for all. Seconds are of processor time, compilation included unless it was cached. Runs in
 `benchmarks/results/learning_in_turn.json` are not repeated.
 """
@@ -18,29 +19,28 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import shoal
 
 RESULTS = Path(__file__).parent / "results" / "learning_in_turn.json"
 SPREAD = "mpe/simple_spread"
+TAG = "mpe/simple_tag"
 SEEDS = 3
 EPISODES = 1_000
 SHOWN: dict[str, Any] = {"evaluations": 0, "eval_episodes": 50, "devices": 1, "quiet": True}
+RUN: dict[str, Any] = {"steps": 1_000_000, "games": 32}
 ON: dict[str, Any] = {
-    "steps": 500_000,
-    "games": 32,
     "sharing": "own",
+    "entities": "game",
     "lr": 2e-3,
-    "gamma": 0.97,
+    "gamma": 0.95,
     "minibatches": 2,
 }
+PASSES = ON | {"lr": 1e-3, "epochs": 5}
+REPLAYED: dict[str, Any] = {"steps": 400_000, "games": 32, "env": {"continuous_actions": True}}
+HUNTED = REPLAYED | {"steps": 300_000}
 OFF: dict[str, Any] = {
-    "env": {"continuous_actions": True},
-    "steps": 150_000,
-    "games": 32,
-    "sharing": "own",
-    "critic_sharing": "shared",
     "reward": "mean",
     "critic_lr": 2e-3,
     "gamma": 0.9,
@@ -48,45 +48,66 @@ OFF: dict[str, Any] = {
     "batch": 16,
     "layer_norm": True,
 }
-TD3 = OFF | {"smoothing": 0.05}
-SOFT = OFF | {"alpha": 0.01, "alpha_lr": 1e-3}
-TASKS: dict[str, tuple[str, dict[str, Any]]] = {
-    "maa2c": ("maa2c", ON),
-    "haa2c": ("haa2c", ON),
-    "hatd3": ("hatd3", TD3),
-    "matd3": ("matd3", TD3),
-    "facmac": ("facmac", OFF | {"critic_sharing": ""}),
-    "maddpg": ("maddpg", OFF),
-    "hatrpo": ("hatrpo", ON | {"epochs": 5}),
-    "happo": ("happo", ON | {"lr": 1e-3, "epochs": 5}),
-    "hasac": ("hasac", SOFT),
-    "masac": ("masac", SOFT),
+OWN = OFF | {"sharing": "own", "critic_sharing": "shared", "entities": "game"}
+TD3 = OWN | {"smoothing": 0.05}
+SOFT = OWN | {"alpha": 0.01, "alpha_lr": 1e-3}
+
+
+class Task(NamedTuple):
+    """An algorithm with its options on an environment."""
+
+    algorithm: str
+    run: dict[str, Any]
+    options: dict[str, Any]
+    env: str = SPREAD
+
+
+TASKS: dict[str, Task] = {
+    "maa2c": Task("maa2c", RUN, ON),
+    "haa2c": Task("haa2c", RUN, ON),
+    "mappo": Task("mappo", RUN, PASSES),
+    "happo": Task("happo", RUN, PASSES),
+    "hatrpo": Task("hatrpo", RUN, PASSES),
+    "matd3": Task("matd3", REPLAYED, TD3),
+    "hatd3": Task("hatd3", REPLAYED, TD3),
+    "masac": Task("masac", REPLAYED, SOFT),
+    "hasac": Task("hasac", REPLAYED, SOFT),
+    "maddpg": Task("maddpg", REPLAYED, OWN),
+    "facmac": Task("facmac", REPLAYED, OWN | {"critic_sharing": ""}),
+    "maddpg-tag": Task("maddpg", HUNTED, OFF, TAG),
+    "facmac-tag": Task("facmac", HUNTED, OFF, TAG),
 }
 
 
-def recorded(task: str, seed: int) -> dict[str, Any]:
+def recorded(name: str, seed: int) -> dict[str, Any]:
     """Train and score one run."""
-    algorithm, settings = TASKS[task]
+    task = TASKS[name]
+    learner, *others = ("adversary", "agent") if task.env == TAG else ("agent",)
+    teams = {learner: (task.algorithm, task.options)} | {other: "random" for other in others}
     with tempfile.TemporaryDirectory() as out:
         begun = time.process_time()
         result = shoal.train(
-            algorithm, SPREAD, seed=seed, out=out, preset=False, **settings, **SHOWN
+            task.env, teams=teams, seed=seed, out=out, preset=False, **task.run, **SHOWN
         )
         seconds = time.process_time() - begun
-        if result.steps < settings["steps"]:  # a run that was told to stop saves and returns
-            raise SystemExit(f"{task} seed {seed} was interrupted: it is not recorded")
-        score = shoal.load(result.path).evaluate(EPISODES, True, 12345).score()["agent"]
-    row = {"task": task, "algorithm": algorithm, "settings": settings, "seed": seed}
+        if result.steps < task.run["steps"]:  # a run that was told to stop saves and returns
+            raise SystemExit(f"{name} seed {seed} was interrupted: it is not recorded")
+        score = shoal.load(result.path).evaluate(EPISODES, True, 12345).score()[learner]
+    row: dict[str, Any] = {"task": name, **task._asdict(), "seed": seed}
     row |= {"greedy": score, "steps": result.steps, "cpu_seconds": round(seconds, 1)}
-    print(f"{task} seed {seed}: {score:.2f}, {result.steps} steps, {seconds:.0f} s", flush=True)
+    print(f"{name} seed {seed}: {score:.2f}, {result.steps} steps, {seconds:.0f} s", flush=True)
     return row
+
+
+def read() -> list[dict[str, Any]]:
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else []
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Markdown, a line per task."""
-    lines = ["| run | p, mean ± deviation (each) | steps | seconds |", "|---|---|---|---|"]
+    lines = ["| run | score, mean ± deviation (each) | steps | seconds |", "|---|---|---|---|"]
     for task in TASKS:
-        mine = [row for row in rows if row["task"] == task]
+        mine = sorted((row for row in rows if row["task"] == task), key=lambda row: row["seed"])
         if not mine:
             continue
         scores = [row["greedy"] for row in mine]
@@ -101,13 +122,13 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main(names: list[str]) -> None:
-    rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     for task in names or TASKS:
         for seed in range(SEEDS):
-            if not any((row["task"], row["seed"]) == (task, seed) for row in rows):
-                rows.append(recorded(task, seed))
+            if not any((row["task"], row["seed"]) == (task, seed) for row in read()):
+                found = recorded(task, seed)
+                rows = [*read(), found]  # read now: another process may have written meanwhile
                 RESULTS.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
-    print(table(rows))
+    print(table(read()))
 
 
 if __name__ == "__main__":

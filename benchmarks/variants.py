@@ -41,7 +41,11 @@ CURIOUS: dict[str, dict[str, Any]] = {
 }
 MESSAGES: dict[str, dict[str, Any]] = {
     "mlp": {"torso": "mlp"},
+    "mlp, a layer more": {"torso": "mlp", "layers": 3},  # as deep as those with messages
     "commnet": {"torso": "commnet"},
+    "ic3net": {"torso": "ic3net"},
+    "tarmac": {"torso": "tarmac"},
+    "transformer": {"torso": "transformer"},
 }
 TALK = {
     "steps": 300_000,
@@ -58,12 +62,15 @@ RATES: dict[str, dict[str, Any]] = {
 }
 HALF_A_MILLION = {"steps": 500_000}
 SHORT = {"steps": 30_000, "games": 16, "hidden": 32, "warmup": 1000, "epsilon_steps": 15_000}
+REPLAYED = {"steps": 150_000, "games": 16, "warmup": 2_000, "epsilon_steps": 75_000}
+GATHERED = {"steps": 300_000, "games": 16, "lr": 1e-3, "gamma": 0.95, "epsilon_steps": 100_000}
 ENSEMBLES: dict[str, dict[str, Any]] = {
     "one net": {},
     "emax": {"ensemble": 5, "uncertainty": 1.0},
 }
 STUDIES = {
     "corridor": Study("ppo", "test/corridor", WINDOWS, CURIOUS),
+    "corridor-dqn": Study("dqn", "test/corridor", REPLAYED, CURIOUS),
     "listener": Study("mappo", "mpe/simple_speaker_listener", TALK, MESSAGES),
     "reference": Study("mappo", "mpe/simple_reference", TALK, MESSAGES),
     "foraging": Study("mappo", "lbf/2s-6x6-2p-2f-coop", TALK, MESSAGES),
@@ -75,6 +82,7 @@ STUDIES = {
     "rate-maddpg": Study("maddpg", "mpe/simple_spread", HALF_A_MILLION, RATES),
     "climbing": Study("dqn", "matrix/climbing", SHORT, ENSEMBLES),
     "penalty": Study("dqn", "matrix/penalty", SHORT, ENSEMBLES),
+    "gathering": Study("vdn", "lbf/8x8-2p-2f-coop", GATHERED, ENSEMBLES),
 }
 
 
