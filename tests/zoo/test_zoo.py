@@ -28,8 +28,8 @@ def test_a_policy_is_small_and_says_where_it_comes_from(name: str):
     assert about["command"].startswith("shoal train ") and about["licence"] == "Apache-2.0"
     assert about["episodes"] == 1_000
     assert about[files.FORMAT] == files.VERSIONS[zoo.ABOUT]
-    files = list((zoo.FOLDER / name).iterdir())
-    assert sum(file.stat().st_size for file in files) < 100_000
+    sizes = [file.stat().st_size for file in (zoo.FOLDER / name).iterdir()]
+    assert sum(sizes) < 100_000
     assert not any("/" in str(player.config.to_json()["settings"][key]) for key in ("out", "name"))
     for team in about["algorithms"]:  # each learner is better than random play
         label = f"{team} against random" if len(player.teams) > 1 else "as trained"
