@@ -75,7 +75,7 @@ from shoal import algorithms, envs  # noqa: E402
 shared_programs.install()
 
 # What every algorithm and game is tested for, `make test` tests of these; `make check` of all.
-QUICK = {"mappo", "coma", "qmix", "maddpg", "masac"}
+QUICK = {"mappo", "qmix", "masac"}
 QUICK_GAMES = {"mpe/simple_tag", "mpe/simple_spread", "matrix/penalty", "lbf", "rware"}
 NAMES = {*algorithms.ALGORITHMS, *envs.GAMES} - {*algorithms.UNTRAINED, *QUICK, *QUICK_GAMES}
 OTHERS = {name for name in NAMES if not name.startswith("test/")}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nodes import grow, node_without, nodes
+from nodes import grow, grow_without, nodes
 
 import shoal
 from shoal.config.config import Config
@@ -90,12 +90,11 @@ def test_a_lost_node_costs_episodes_and_the_run_ends(tmp_path: Path) -> None:
 
 
 def test_a_node_without_the_environment_is_named(tmp_path: Path) -> None:
-    with (
-        nodes(1) as cluster,
-        node_without("mpe2", cluster, tmp_path / "python") as lacking,
-        pytest.raises(ShoalError, match=rf"on node {lacking}: .*mpe2"),
-    ):
-        shoal.train("ppo", ENV, steps=200, out=str(tmp_path), cluster=cluster.address, **TINY)
+    with nodes(1) as cluster:
+        lacking = grow_without("mpe2", cluster, tmp_path / "python")
+        cluster.wait_for_nodes(120)
+        with pytest.raises(ShoalError, match=rf"on node {lacking}: .*mpe2"):
+            shoal.train("ppo", ENV, steps=200, out=str(tmp_path), cluster=cluster.address, **TINY)
 
 
 def test_a_full_object_store_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,22 +6,24 @@ import contextlib
 import itertools
 import os
 import site
-import subprocess
-import time
+import sys
 import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 STORE = {"object_store_memory": 80_000_000}  # bytes, the least that Ray takes
 ADDRESSES = itertools.count(2)
 TRIES = 5
 
 
-def grow(cluster: Any, cores: int = 1) -> None:
-    """Add a node, with an address of its own: Ray takes nodes of one address for one machine."""
+def grow(cluster: Any, cores: int = 1) -> str:
+    """Add a node, with an address of its own, which is returned: Ray takes nodes of one address for
+    one machine."""
     place = f"127.0.0.{next(ADDRESSES)}"
     tried(lambda: cluster.add_node(wait=False, num_cpus=cores, node_ip_address=place, **STORE))
+    return place
 
 
 def tried(start: Callable[[], Any]) -> Any:
@@ -56,34 +58,13 @@ def nodes(count: int, cores: int = 1) -> Iterator[Any]:
         cluster.shutdown()
 
 
-@contextlib.contextmanager
-def node_without(package: str, cluster: Any, place: Path) -> Iterator[str]:
-    """Add a node whose Python lacks a package; yields its address."""
+def grow_without(package: str, cluster: Any, place: Path) -> str:
+    """Add a node whose Python lacks a package; return its address."""
     venv.create(place, symlinks=True)
     (libraries,) = place.glob("lib/python3*/site-packages")
     for entry in Path(site.getsitepackages()[0]).iterdir():
         if not entry.name.startswith(package):
             (libraries / entry.name).symlink_to(entry)
-    address = f"127.0.0.{next(ADDRESSES)}"
-    words = ["start", "--block", "--num-cpus", "1", "--address", cluster.address]
-    stored = ["--object-store-memory", str(STORE["object_store_memory"])]
-    command = [place / "bin" / "python", "-m", "ray.scripts.scripts", *words, *stored]
-    expected = sum(node["Alive"] for node in _listed(cluster)) + 1
-    joining = subprocess.Popen(
-        [*command, "--node-ip-address", address],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        until = time.monotonic() + 120
-        while sum(node["Alive"] for node in _listed(cluster)) < expected:
-            assert joining.poll() is None and time.monotonic() < until, "the node did not join"
-            time.sleep(0.5)
-        yield address
-    finally:
-        joining.terminate()
-        joining.wait()
-
-
-def _listed(cluster: Any) -> list[dict[str, Any]]:
-    return cluster.global_state.node_table()
+    # a node starts its workers with the Python that started it
+    with mock.patch.object(sys, "executable", str(place / "bin" / "python")):
+        return grow(cluster)

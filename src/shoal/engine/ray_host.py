@@ -5,6 +5,7 @@ An actor gets JSON and arrays, and plays with the Shoal that is installed on its
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -89,9 +90,10 @@ class RayHost:
         try:
             answer = ray.get(self.pending)
         except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, ShoalError):
-                raise ShoalError(f"on node {error.ip}: {error.cause}") from None
-            raise ShoalError(f"on node {error.ip}: {sentence(error)}") from None
+            ours = isinstance(error.cause, ShoalError)
+            raise ShoalError(
+                f"on {_node(error)}: {error.cause if ours else sentence(error)}"
+            ) from None
         except ray.exceptions.RayError as error:
             if "No module named" in str(error):
                 raise ShoalError(sentence(error)) from None
@@ -101,6 +103,12 @@ class RayHost:
 
     def close(self) -> None:
         self.hosts.ray.kill(self.actor, no_restart=True)
+
+
+def _node(error: Exception) -> str:
+    """The node whose task failed, by its address, which Ray has in the error's text alone."""
+    told = re.search(r"\bip=([\w.:]+)", str(error))
+    return f"node {told[1]}" if told else "a node"
 
 
 class ClusterLoop(RemoteLoop):
