@@ -20,6 +20,7 @@ from ...errors import ShoalError
 from ...types import Box
 from .faults import Fault, TooManyFaults
 from .match import Broken, Hosted, Match, MatchStep, Mismatch, TeamStep, close, measured
+from .parts import ALL, part_of
 from .shared import METRICS
 
 WORDS = {"obs": "observation"}  # user-facing names of fields
@@ -49,10 +50,10 @@ class Table:
             for team, spec in env.teams.items()
         ]
 
-    def step(self) -> list[Fault]:
-        """Step every match, or open its next episode; return the faults."""
+    def step(self, part: int = ALL) -> list[Fault]:
+        """Step every match of a part, or open its next episode; return the faults."""
         faults = []
-        for game in self.games:
+        for game in part_of(self.games, part):
             self.arrays["busy"][game] = True
             faults += self._step(game)
             self.arrays["busy"][game] = False
