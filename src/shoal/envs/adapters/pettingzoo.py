@@ -24,6 +24,8 @@ BATTLES = (
     "magent2.environments.battlefield.battlefield",
 )
 SIDES = ("red", "blue")
+TERMINATION = "termination"
+TRUNCATION = "truncation"
 PARTS = "observations, rewards, terminations, truncations, infos"
 
 
@@ -171,13 +173,11 @@ class ParallelMatch(PettingZooMatch):
 
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         told = self.env.step(self.roster.native(actions, self.present()))
-        obs, rewards, *ends, infos = rules.stepped(told, self.interface, PARTS)
+        obs, rewards, terminated, truncated, infos = rules.stepped(told, self.interface, PARTS)
         self.infos = infos
         rewards = rules.by_agent(rewards, self.live, "reward")
-        terminated, truncated = (
-            rules.flags(rules.by_agent(given, self.live, what), what)
-            for given, what in zip(ends, ("termination", "truncation"), strict=True)
-        )
+        terminated = rules.flags(rules.by_agent(terminated, self.live, TERMINATION), TERMINATION)
+        truncated = rules.flags(rules.by_agent(truncated, self.live, TRUNCATION), TRUNCATION)
         live = {
             agent
             for agent in self.present()
