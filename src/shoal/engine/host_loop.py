@@ -51,8 +51,8 @@ class HostLoop(Loop):
     rows: range | None = None  # the games that are played here; None plays all
     # 1 plays a window while learning from the one before, so with learners one update old
     staleness: int = 0
-    # whether policies act for one half of the games while the other half steps; None plays a window
-    # without and goes on with it if deciding twice as often takes less time than stepping
+    # whether policies act for one half of the games while the other half steps, with the same
+    # result; None finds out in the first window whether that pays
     halves: bool | None = None
 
     def __post_init__(self) -> None:
@@ -250,7 +250,7 @@ class HostLoop(Loop):
         for part in parts:
             self._tolerate(window.see(part, self.window))
         if self.halves is None:
-            self.halves = window.waiting > 2 * window.acting
+            self.halves = window.halves_pay
         return window.played()
 
     def _tolerate(self, faults: list[Fault]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from statistics import median
 from typing import Any
 
 import jax
@@ -51,8 +52,8 @@ class HostWindow:
         # by part: what policies remember, and what they did
         self.carries = dict.fromkeys(parts, jax.device_put(carries, jax.local_devices()[0]))
         self.decided: dict[int, list[Any]] = {part: [] for part in parts}
-        self.acting = 0.0  # seconds that decisions took
-        self.waiting = 0.0  # seconds without anything to do but to wait
+        self.acting: list[float] = []  # seconds of each decision
+        self.waiting: list[float] = []  # seconds of waiting after each
 
     def act(self, part: int, t: int) -> None:
         """Decide for a part's games at instant t, and let them step."""
@@ -66,18 +67,25 @@ class HostWindow:
             by_game(row[t], 0)[rows] = self.stage.metrics()[name][rows]
         by_team = {team: by_game(action, 0) for team, action in decided[0].items()}
         self.stage.go(part, self.keys, t, by_team)
-        self.acting += time.perf_counter() - began
+        self.acting.append(time.perf_counter() - began)
 
     def see(self, part: int, t: int) -> list[Fault]:
         """Wait until a part's games are at instant t; return the faults."""
         began = time.perf_counter()
         views, broken, faults = self.stage.wait(part)
-        self.waiting += time.perf_counter() - began
+        self.waiting.append(time.perf_counter() - began)
         rows = self.stage.rows[part]
         by_game(self.broken[t - 1], 0)[rows] = broken[rows]
         for place, new in zip(jax.tree.leaves(self.streams), jax.tree.leaves(views), strict=True):
             by_game(place[t], 0)[rows] = new[rows]
         return faults
+
+    @property
+    def halves_pay(self) -> bool:
+        """Whether two decisions take less time than the games to step, all at once.
+
+        The median does not mind that the first decision may be compiled."""
+        return 2 * median(self.acting) < median(self.waiting)
 
     def played(self) -> PlayedSteps:
         """All that was played."""
