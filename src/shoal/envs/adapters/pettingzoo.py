@@ -5,7 +5,7 @@ PettingZoo's `ParallelEnv`, or anything with its methods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -108,11 +108,12 @@ class PettingZooMatch:
             raise Broken("nobody plays after reset: agents must list who does")
         return agents
 
-    def known(self, agents: Iterable[Any], does: str) -> None:
+    def known(self, agents: Collection[Any], does: str) -> None:
         """Raise an error for an agent not in `possible_agents`."""
-        for agent in agents:
-            if agent not in self.roster.seats:
-                raise Broken(f"{agent} {does} and is not among the possible_agents")
+        if self.roster.names.issuperset(agents):
+            return
+        agent = next(agent for agent in agents if agent not in self.roster.names)
+        raise Broken(f"{agent} {does} and is not among the possible_agents")
 
     def match_step(self, env_step: EnvStep) -> MatchStep:
         """Convert an `EnvStep` to a `MatchStep`, with the environment's state."""

@@ -128,6 +128,7 @@ class Roster:
             for team, members in group(list(agents), teams).items()
         }
         self.seats = {seat.agent: seat for line in self.lines.values() for seat in line}
+        self.names = frozenset(self.seats)  # the environment's
         self.masked = any(seat.reader.masked for seat in self.seats.values())
         size = sum(seat.reader.size for seat in self.seats.values()) if state is None else state
         specs = {
@@ -165,25 +166,24 @@ class Roster:
         alive = []
         rewards = []
         discounts = []
+        given, living, masks, paid, weights, over = env_step
         for seat in line:
-            agent = seat.agent
-            present = agent in env_step.alive
-            left = env_step.discounts.get(agent)  # None if it was gone before
+            agent, _, place, reader, writer = seat
+            present = agent in living
+            left = weights.get(agent)  # None if it was gone before
             # truncated alone: its observation is its last
             cut = not present and bool(left)
-            if agent in env_step.obs and (present or cut or (env_step.over and left is not None)):
-                obs[seat.place, : seat.reader.size] = seat.reader.read(env_step.obs[agent])
-            if (present or cut) and agent in env_step.masks and not isinstance(seat.writer, Vector):
+            if agent in given and (present or cut or (over and left is not None)):
+                obs[place, : reader.size] = reader.read(given[agent])
+            if (present or cut) and agent in masks and not isinstance(writer, Vector):
                 if legal is self.legal[team]:
                     legal = legal.copy()
-                legal[seat.place, : seat.writer.size] = _allowed(
-                    seat, env_step.masks[agent], cut or env_step.over
-                )
+                legal[place, : writer.size] = _allowed(seat, masks[agent], cut or over)
             # An agent's last reward is that of the step in which it left; only checks of
             # environments read later ones.
-            paid = left is not None or seat.reader.strict
+            due = left is not None or reader.strict
             alive.append(present)
-            rewards.append(_number(agent, env_step.rewards.get(agent, 0.0)) if paid else 0.0)
+            rewards.append(_number(agent, paid.get(agent, 0.0)) if due else 0.0)
             discounts.append(left or 0.0)
         return TeamStep(
             obs=obs,
