@@ -113,8 +113,8 @@ def time_host(name: str, cores: int, seconds: float) -> dict:
     env = make(env_id, **options)
     kind = find("ppo")
     began = time.perf_counter()
-    team = {"agent": kind(kind.Config(), env.teams["agent"])}
-    loop = HostLoop(env, team, games, window, 10_000_000, cores, cores)
+    teams = {team: kind(kind.Config(), spec) for team, spec in env.teams.items()}
+    loop = HostLoop(env, teams, games, window, 10_000_000, cores, cores)
     with contextlib.closing(loop):
         state = loop.init(0)
         program = loop.compile(state, 1)
@@ -137,6 +137,8 @@ def time_host(name: str, cores: int, seconds: float) -> dict:
         "raw_steps_per_s": statistics.median(raws),
         "share_of_raw": statistics.median(shares),
         "shares_of_raw": shares,
+        # above the number of cores, shares say who gets the cores: one of 1.64 was seen
+        "load": os.getloadavg()[0],
     }
 
 
@@ -333,7 +335,7 @@ def _line(row: dict, rows: list[dict]) -> str:
         notes.append(
             f"{row['share_of_raw']:.2f} x random play of the package alone"
             f" ({row['raw_steps_per_s']:,.0f}; {min(row['shares_of_raw']):.2f} to"
-            f" {max(row['shares_of_raw']):.2f})"
+            f" {max(row['shares_of_raw']):.2f}; load {row['load']:.1f})"
         )
     return (
         f"{row['workload']:14}{row['cores']:>6}{row['steps_per_s']:>12,.0f}{row['compile_s']:>11.1f}"
