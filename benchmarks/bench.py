@@ -20,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +59,12 @@ SEEDS = {  # runs of --seeds 4: algorithm, steps
     "seeds-mappo": ("mappo", 1_000_000),
 }
 SEEDS_ROUNDS = 1  # of both ways in turn; three agreed within 1 %
-# id, options, games, window
-HOST = {"host-spread": ("pz:mpe2.simple_spread_v3", {"max_cycles": 25}, 128, 25)}
+# id, options, games, window: an environment that is cheap, and one slower than 1 ms a step
+HOST: dict[str, tuple[str, dict[str, Any], int, int]] = {
+    "host-spread": ("pz:mpe2.simple_spread_v3", {"max_cycles": 25}, 128, 25),
+    "host-pursuit": ("pz:pettingzoo.sisl.pursuit_v5", {}, 16, 25),
+}
+HOST_ROUNDS = 5  # of training, with the package alone before and after each
 
 
 def time_training(name: str, devices: int, seconds: float) -> dict:
@@ -95,7 +101,7 @@ def time_training(name: str, devices: int, seconds: float) -> dict:
 
 def time_host(name: str, cores: int, seconds: float) -> dict:
     """Training with games on the host, and how fast they are played at random by nothing but their
-    package."""
+    package: by turns, so that both have the same machine."""
     import jax
 
     from shoal.algorithms import find
@@ -103,29 +109,37 @@ def time_host(name: str, cores: int, seconds: float) -> dict:
     from shoal.envs import make
 
     env_id, options, games, window = HOST[name]
-    raw = raw_rate(env_id.removeprefix("pz:"), options, cores, seconds)
+    alone = partial(raw_rate, env_id.removeprefix("pz:"), options, cores, seconds / 2)
     env = make(env_id, **options)
     kind = find("ppo")
     began = time.perf_counter()
-    team = {"agent": kind(kind.Config(), env.teams["agent"])}
-    loop = HostLoop(env, team, games, window, 10_000_000, cores, cores)
+    teams = {team: kind(kind.Config(), spec) for team, spec in env.teams.items()}
+    loop = HostLoop(env, teams, games, window, 10_000_000, cores, cores)
     with contextlib.closing(loop):
         state = loop.init(0)
         program = loop.compile(state, 1)
         compiled = time.perf_counter() - began
+        if not seconds:
+            return summary([], compiled)
+        state, _ = jax.block_until_ready(program(state))  # it also finds out whether halves pay
         rates = []
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end:
-            before = int(state.steps)
+        raws = [alone()]
+        for _ in range(HOST_ROUNDS):
+            before = int(state.steps)  # dummy steps are not counted
             began = time.perf_counter()
-            state, _ = jax.block_until_ready(program(state))
+            while time.perf_counter() < began + seconds / 2:
+                state, _ = jax.block_until_ready(program(state))
             rates.append((int(state.steps) - before) / (time.perf_counter() - began))
-    # before and after
-    raw = (raw + raw_rate(env_id.removeprefix("pz:"), options, cores, seconds)) / 2
-    row = summary(rates, compiled)
-    return row | (
-        {"raw_steps_per_s": raw, "share_of_raw": row["steps_per_s"] / raw} if rates else {}
-    )
+            raws.append(alone())
+    shares = [2 * rate / sum(both) for rate, both in zip(rates, pairwise(raws), strict=True)]
+    return summary(rates, compiled) | {
+        "halves": loop.halves,
+        "raw_steps_per_s": statistics.median(raws),
+        "share_of_raw": statistics.median(shares),
+        "shares_of_raw": shares,
+        # above the number of cores, shares say who gets the cores: one of 1.64 was seen
+        "load": os.getloadavg()[0],
+    }
 
 
 def raw_rate(module: str, options: dict, cores: int, seconds: float) -> float:
@@ -320,7 +334,8 @@ def _line(row: dict, rows: list[dict]) -> str:
     if "share_of_raw" in row:
         notes.append(
             f"{row['share_of_raw']:.2f} x random play of the package alone"
-            f" ({row['raw_steps_per_s']:,.0f})"
+            f" ({row['raw_steps_per_s']:,.0f}; {min(row['shares_of_raw']):.2f} to"
+            f" {max(row['shares_of_raw']):.2f}; load {row['load']:.1f})"
         )
     return (
         f"{row['workload']:14}{row['cores']:>6}{row['steps_per_s']:>12,.0f}{row['compile_s']:>11.1f}"

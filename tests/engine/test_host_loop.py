@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -21,6 +21,7 @@ from brittle import LENGTH, fate
 from helpers import OFF, TEAM, TINY, assert_close, bits, build, clock, mortal
 from jax import Array
 from places import SUPPORT
+from stages import AtOnce
 
 import shoal
 from shoal.algorithms import random_policy
@@ -31,6 +32,7 @@ from shoal.engine.stage import Stage
 from shoal.envs import make
 from shoal.envs.host.arena import Arena
 from shoal.envs.host.faults import Fault
+from shoal.envs.host.parts import ALL, HALVES
 from shoal.envs.host.table import seed_of
 from shoal.errors import ShoalError
 from shoal.types import View
@@ -65,7 +67,7 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-class Outside:
+class Outside(AtOnce):
     """A native game that is stepped from outside."""
 
     def __init__(self, game: Any, games: int, devices: int):
@@ -134,7 +136,12 @@ def test_trap_30_compiled_and_host_engine_learn_the_same(
 
 
 def brittle_loop(
-    games: int, workers: int, window: int = 40, tolerance: int = 10**6, **shares: float
+    games: int,
+    workers: int,
+    window: int = 40,
+    tolerance: int = 10**6,
+    halves: bool | None = None,
+    **shares: float,
 ) -> HostLoop:
     """Somebody who plays at random on the game that breaks."""
     env = make("brittle:make", **shares)
@@ -148,6 +155,7 @@ def brittle_loop(
         workers,
         1.0,
         tolerance,
+        halves=halves,
     )
 
 
@@ -227,18 +235,72 @@ def test_trap_28_many_faults_leave_exact_counts_and_nothing_behind(
 
 
 def test_equal_seeds_give_equal_runs_whatever_the_number_of_workers() -> None:
-    """In this process, in one other, in two that share three games unevenly: the same to the
-    bit."""
+    """In this process, in one other, in two that share five games unevenly, all games at once or by
+    halves: the same to the bit, also what policies remember."""
     env = make("gym:CartPole-v1")
     ends = []
-    for workers in (0, 1, 2):
-        algorithm = build("ppo", env, minibatches=1, **TINY)
-        loop = HostLoop(env, {TEAM: algorithm}, 3, 20, 1000, 1, workers)
+    for workers, halves in ((0, True), (1, False), (1, True), (2, True)):
+        algorithm = build("ppo", env, minibatches=1, torso="gru", **TINY)
+        loop = HostLoop(env, {TEAM: algorithm}, 5, 20, 1000, 1, workers, halves=halves)
         with contextlib.closing(loop):
             state = loop.init(1)
+            assert loop.opened and (HALVES[0] in loop.opened.rows) == (workers > 0)
             state, metrics = loop.compile(state, 2)(state)
-        ends.append(bits((state.learners, metrics)))
-    assert ends[0] == ends[1] == ends[2]
+        ends.append(bits((state, metrics)))
+    assert ends[0] == ends[1] == ends[2] == ends[3]
+
+
+def test_games_step_by_halves_where_that_takes_longer_than_acting() -> None:
+    """The first window finds out."""
+
+    class Slow(Outside):
+        rows = {ALL: slice(None)} | dict(zip(HALVES, ([0, 1], [2, 3]), strict=True))
+        waited: ClassVar[list[int]] = []
+
+        def wait(self, part: int) -> Any:
+            self.waited.append(part)
+            time.sleep(0.05)
+            return super().wait(part)
+
+    class SlowLoop(HostLoop):
+        def stage(self, seed: int) -> Stage:
+            return Slow(self.env, self.games, self.devices)
+
+    env = mortal()
+    loop = SlowLoop(env, {TEAM: random_policy(env.teams[TEAM])}, 4, 3, 1000)
+    state = loop.init(0)
+    loop.compile(state, 2)(state)
+    assert Slow.waited == [ALL] * 3 + [*HALVES] * 3
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_fault_in_one_half_leaves_the_other_alone(workers: int, here: None) -> None:
+    shares = {"raises": 0.3, "nan": 0.2, "reset": 0.1}
+    loop = brittle_loop(5, workers, window=60, halves=True, **shares)
+    with contextlib.closing(loop):
+        state = loop.init(5)
+        state, metrics = loop.compile(state, 1)(state)
+    rows = [expected(game, 5, 60, shares) for game in range(5)]
+    kept, ended, dropped, faults = (sum(column) for column in zip(*rows, strict=True))
+    assert len(loop.faults) == faults > 20 and len(loop.dropped) == dropped
+    assert int(metrics.episodes.sum()) == ended and int(state.steps) == kept
+    assert float(metrics.returns[TEAM].sum()) == ended * LENGTH
+
+
+def test_by_halves_too_a_lost_process_leaves_whole_episodes(here: None) -> None:
+    """Its games all open new episodes: what is kept is of whole episodes, step after step."""
+    env = make("brittle:make", killed=0.15)
+    algorithm = build("dqn", env, **TINY, **OFF | {"length": 3, "capacity": 400, "warmup": 10**6})
+    loop = HostLoop(env, {TEAM: algorithm}, 4, 50, 1000, 1, 1, tolerance=10**6, halves=True)
+    with contextlib.closing(loop):
+        state = loop.init(5)
+        state, metrics = loop.compile(state, 1)(state)
+    assert len(loop.faults) > 3 and set(loop.dropped) == {0, 1, 2, 3}
+    assert float(metrics.returns[TEAM].sum()) == LENGTH * float(metrics.episodes.sum()) > 0
+    memory = jax.tree.map(lambda x: np.asarray(x)[0], state.memories[TEAM])
+    drawn = memory.draw(jax.random.key(0), 400, 3, False).window.view
+    steps, first = np.asarray(drawn.obs)[..., 0, 0], np.asarray(drawn.first)
+    assert (first[1:] | (steps[1:] == steps[:-1] + 1)).all()
 
 
 def test_past_its_tolerance_a_run_stops_with_the_report_and_what_it_had(

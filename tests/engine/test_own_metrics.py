@@ -13,6 +13,7 @@ from games import Scored
 from helpers import TEAM, TINY, assert_close, bits, build, clock, run
 from jax import Array
 from places import SUPPORT
+from stages import AtOnce
 
 from shoal.algorithms import random_policy
 from shoal.engine import evaluate
@@ -65,7 +66,7 @@ def test_two_devices_say_what_one_does() -> None:
     np.testing.assert_allclose(metrics.own["right"], 2 * metrics.returns[TEAM], rtol=1e-6)
 
 
-class Outside:
+class Outside(AtOnce):
     """A native game that is stepped from outside."""
 
     def __init__(self, game: Any, games: int):

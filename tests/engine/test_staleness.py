@@ -15,6 +15,7 @@ import pytest
 from helpers import TEAM, TINY, bits, build
 from jax import Array
 from places import SUPPORT
+from stages import AtOnce
 
 import shoal
 from shoal.algorithms import random_policy
@@ -65,7 +66,7 @@ class Counter(Algorithm):
         return learner + 1, memory, metrics | {"same": same}
 
 
-class Outside:
+class Outside(AtOnce):
     """A native game that is stepped from outside; `breaks` raises in some step."""
 
     def __init__(self, game: Any, games: int, breaks: Callable[[int], None]):

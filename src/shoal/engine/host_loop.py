@@ -19,11 +19,13 @@ from ..algorithms.base import Algorithm
 from ..envs.host.arena import Alone, Arena
 from ..envs.host.faults import Fault, refuse_too_many
 from ..envs.host.match import Hosted
+from ..envs.host.parts import ALL, HALVES
 from ..envs.host.watched import Halted, never
 from ..errors import ShoalError
 from ..learning.reduce import AXIS
 from ..learning.trees import at
 from ..types import Clock, TrainState, View
+from .host_window import HostWindow
 from .loop import Loop, Metrics, with_device_axis, without_device_axis
 from .play import decide, windows
 from .played import Beginning, PlayedSteps, PlayedWindow, strike, valid_steps
@@ -49,6 +51,9 @@ class HostLoop(Loop):
     rows: range | None = None  # the games that are played here; None plays all
     # 1 plays a window while learning from the one before, so with learners one update old
     staleness: int = 0
+    # whether policies act for one half of the games while the other half steps, with the same
+    # result; None finds out in the first window whether that pays
+    halves: bool | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -234,33 +239,19 @@ class HostLoop(Loop):
         """Play a window step by step, from these views and carries on."""
         stage = self.opened
         assert stage, "the games are not open"
-        carries = jax.device_put(carries, jax.local_devices()[0])
-        streams = jax.tree.map(partial(_unfold, self.window + 1), views)
-        done = []
-        broken = np.zeros((self.window, self.games), bool)
-        episode_metrics = {name: np.zeros(broken.shape, np.float32) for name in self._metrics}
+        parts = HALVES if self.halves and HALVES[0] in stage.rows else (ALL,)
+        decide = partial(self._decide, *acting, clock)
+        window = HostWindow(stage, decide, parts, self.window, views, carries, keys, self._metrics)
         for t in range(self.window):
-            seen = at(streams, t)
-            actions, carries, records = self._decide(*acting, clock, seen, carries, keys, t)
-            done.append(jax.device_get((actions, records)))
-            by_game = {
-                team: action.reshape(self.games, *action.shape[2:])
-                for team, action in done[-1][0].items()
-            }
-            for name, row in episode_metrics.items():
-                row[t] = stage.metrics()[name]
-            now, broken[t], faults = stage.step(keys, t, by_game)
-            for place, new in zip(jax.tree.leaves(streams), jax.tree.leaves(now), strict=True):
-                place[t + 1] = new.reshape(place.shape[1:])
-            self._tolerate(faults)
-        actions, records = jax.tree.map(lambda *rows: np.stack(rows), *done)
-        shape = (self.window, self.devices, self.share.games)
-        episode_metrics = {name: rows.reshape(shape) for name, rows in episode_metrics.items()}
-        lost = np.zeros(shape[1:], bool)
-        after = jax.device_get(carries)
-        return PlayedSteps(
-            streams, actions, records, after, episode_metrics, broken.reshape(shape), lost
-        )
+            for part in parts:
+                if t:
+                    self._tolerate(window.see(part, t))
+                window.act(part, t)
+        for part in parts:
+            self._tolerate(window.see(part, self.window))
+        if self.halves is None:
+            self.halves = window.halves_pay
+        return window.played()
 
     def _tolerate(self, faults: list[Fault]) -> None:
         """Record faults; raise if there are too many."""
@@ -348,10 +339,3 @@ def _decide(
 def _shape(steps: int, x: Any) -> jax.ShapeDtypeStruct:
     """The shape of `steps` instants of `x [D,…]`: `[D,steps,…]`."""
     return jax.ShapeDtypeStruct((x.shape[0], steps, *x.shape[1:]), x.dtype)
-
-
-def _unfold(steps: int, x: Any) -> np.ndarray:
-    """An array for `steps` instants, with only the first filled."""
-    room = np.empty((steps, *x.shape), x.dtype)
-    room[0] = x
-    return room

@@ -45,6 +45,12 @@ class Beginning(NamedTuple):
     keys_learn: np.ndarray  # [D,teams,…]
 
 
+def by_game(leaf: np.ndarray, axis: int) -> np.ndarray:
+    """A view of `[…,D,B/D,…]` as `[…,B,…]`; `axis` is that of devices."""
+    shape = leaf.shape
+    return leaf.reshape(*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
+
+
 def valid_steps(steps: PlayedSteps) -> int:
     """Number of steps that count, as `Window.valid` has them, once broken episodes are struck."""
     return int((~next(iter(steps.streams.values())).first[1:]).sum())

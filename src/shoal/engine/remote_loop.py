@@ -25,7 +25,7 @@ from ..envs.host.faults import Fault
 from ..errors import ShoalError
 from ..types import Clock, View
 from .host_loop import HostLoop
-from .played import PlayedSteps
+from .played import PlayedSteps, by_game
 
 Leaves = list[np.ndarray]
 
@@ -148,7 +148,7 @@ class WindowPlayer:
     def _own(self, leaves: Leaves, axis: int) -> Leaves:
         """The rows of the games that are played here; `axis` is that of devices."""
         own = (*(slice(None),) * axis, self.rows)
-        return [np.ascontiguousarray(_by_game(leaf, axis)[own]) for leaf in leaves]
+        return [np.ascontiguousarray(by_game(leaf, axis)[own]) for leaf in leaves]
 
     def _episodes(self) -> np.ndarray:
         assert self.loop.opened, "the games are not open"
@@ -199,7 +199,7 @@ class RemoteLoop(HostLoop):
         carried = jax.tree.leaves(carries)
         for rows, host in stage.hosts:
             at = slice(rows.start, rows.stop)
-            own = [[_by_game(leaf, 0)[at] for leaf in part] for part in (seen, carried)]
+            own = [[by_game(leaf, 0)[at] for leaf in part] for part in (seen, carried)]
             host.ask("play", leaves, tuple(clock), *own, keys)
         steps = self._blank(acting, clock, views, carries, keys)
         kept = (steps.streams, steps.actions, steps.records, steps.episode_metrics, steps.broken)
@@ -212,9 +212,9 @@ class RemoteLoop(HostLoop):
                 stage.replace(rows, host, str(error))
                 continue
             for whole, part in zip(jax.tree.leaves(kept), got.by_step, strict=True):
-                _by_game(whole, 1)[:, at] = part
+                by_game(whole, 1)[:, at] = part
             for whole, part in zip(jax.tree.leaves(steps.carries), got.carries, strict=True):
-                _by_game(whole, 0)[at] = part
+                by_game(whole, 0)[at] = part
             stage.numbers[at] = got.episodes
             self._tolerate([Fault(*fault) for fault in got.faults])
         return steps
@@ -287,7 +287,14 @@ class RemoteStage:
                 f" cluster has room, then shoal resume"
             ) from None
 
-    def step(self, keys: np.ndarray, t: int, actions: dict[str, np.ndarray]) -> Any:
+    @property
+    def rows(self) -> dict[int, Any]:
+        raise NotImplementedError("hosts play whole windows")
+
+    def go(self, part: int, keys: np.ndarray, t: int, actions: dict[str, np.ndarray]) -> None:
+        raise NotImplementedError("hosts play whole windows")
+
+    def wait(self, part: int) -> Any:
         raise NotImplementedError("hosts play whole windows")
 
     def metrics(self) -> dict[str, np.ndarray]:
@@ -307,15 +314,9 @@ class RemoteStage:
             host.close()
 
 
-def _by_game(leaf: np.ndarray, axis: int) -> np.ndarray:
-    """A view of `[…,D,B/D,…]` as `[…,B,…]`; `axis` is that of devices."""
-    shape = leaf.shape
-    return leaf.reshape(*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
-
-
 def _filled(like: Any, leaves: Leaves, rows: slice) -> Any:
     """A tree of arrays as in `like`, with these rows."""
     whole = [np.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(like)]
     for place, part in zip(whole, leaves, strict=True):
-        _by_game(place, 0)[rows] = part
+        by_game(place, 0)[rows] = part
     return jax.tree.unflatten(jax.tree.structure(like), whole)

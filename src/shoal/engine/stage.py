@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from jax import Array
@@ -21,12 +21,20 @@ class Stage(Protocol):
         Device d's games may use `keys[d]`."""
         ...
 
-    def step(
-        self, keys: np.ndarray, t: int, actions: dict[str, np.ndarray]
-    ) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
-        """Step all games; return the next views, `[B]` bool where an episode broke, and the faults.
+    @property
+    def rows(self) -> dict[int, Any]:
+        """By part, an index of its games in `[B,…]`: `ALL`, and `HALVES` if they can take turns."""
+        ...
+
+    def go(self, part: int, keys: np.ndarray, t: int, actions: dict[str, np.ndarray]) -> None:
+        """Start a step of a part's games, by their rows of the actions.
 
         Step t may use `keys[d,t,0]`."""
+        ...
+
+    def wait(self, part: int) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
+        """Wait for the step of a part's games; return the next views, `[B]` bool where an episode
+        broke, and the faults. Only the part's rows count."""
         ...
 
     def metrics(self) -> dict[str, np.ndarray]:
@@ -57,10 +65,15 @@ class HostStage:
         faults = self.arena.step()
         return self.arena.views(), faults
 
-    def step(
-        self, keys: np.ndarray, t: int, actions: dict[str, np.ndarray]
-    ) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
-        faults = self.arena.step(actions)
+    @property
+    def rows(self) -> dict[int, Any]:
+        return self.arena.rows
+
+    def go(self, part: int, keys: np.ndarray, t: int, actions: dict[str, np.ndarray]) -> None:
+        self.arena.go(part, actions)
+
+    def wait(self, part: int) -> tuple[dict[str, View], np.ndarray, list[Fault]]:
+        faults = self.arena.wait(part)
         return self.arena.views(), self.arena.arrays["broken"], faults
 
     def metrics(self) -> dict[str, np.ndarray]:

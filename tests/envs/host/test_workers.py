@@ -10,8 +10,9 @@ import pytest
 
 from shoal.envs import make
 from shoal.envs.host.arena import Arena
+from shoal.envs.host.parts import HALVES
 from shoal.envs.host.shared import reserve, room, shared
-from shoal.envs.host.workers import Assignment, LocalWorker, Worker
+from shoal.envs.host.workers import Assignment, LocalWorker, ProcessWorker, Worker
 
 RESULTS = ("state", "first", "over", "broken", "episode", "taken", "obs", "alive", "reward")
 
@@ -31,13 +32,13 @@ class FarWorker:
     def start(self) -> None:
         self.calls.append("start")
 
-    def go(self) -> None:
-        self._send(self.near, self.far, lambda name: name.endswith("/action"))
-        self.worker.go()
+    def go(self, part: int) -> None:
+        self._send(self.near, self.far, part, lambda name: name.endswith("/action"))
+        self.worker.go(part)
 
-    def wait(self) -> list:
-        faults = self.worker.wait()
-        self._send(self.far, self.near, lambda name: name.rpartition("/")[2] in RESULTS)
+    def wait(self, part: int) -> list:
+        faults = self.worker.wait(part)
+        self._send(self.far, self.near, part, lambda name: name.rpartition("/")[2] in RESULTS)
         return faults
 
     def render(self) -> list:
@@ -50,11 +51,13 @@ class FarWorker:
         self.calls.append("close")
         self.worker.close()
 
-    def _send(self, here: Assignment, there: Assignment, sent: Callable[[str], bool]) -> None:
+    def _send(
+        self, here: Assignment, there: Assignment, part: int, sent: Callable[[str], bool]
+    ) -> None:
         for name in filter(sent, here.arrays):
-            rows = here.arrays[name][here.rows]
+            rows = here.arrays[name][here.rows(part)]
             received = np.frombuffer(rows.tobytes(), rows.dtype).reshape(rows.shape)
-            there.arrays[name][there.rows] = received
+            there.arrays[name][there.rows(part)] = received
 
 
 def played(arena: Arena) -> list[dict[str, np.ndarray]]:
@@ -92,6 +95,40 @@ def test_a_worker_of_another_kind_needs_no_change_of_the_arena() -> None:
         for name, array in one.items():
             np.testing.assert_array_equal(array, other[name], name)
             np.testing.assert_array_equal(array, third[name], name)
+
+
+def test_a_lost_process_breaks_the_episodes_of_both_halves() -> None:
+    """Also of the half that had answered, in its next step; after that both go on."""
+    one, other = HALVES
+    with Arena(make("gym:CartPole-v1"), 2, seed=5, workers=1) as arena:
+        actions = {"agent": np.zeros((2, 1), int)}
+        assert arena.step() == arena.step(actions) == []
+        arena.go(one, actions)
+        assert arena.wait(one) == []
+        worker = arena.workers[0]
+        assert isinstance(worker, ProcessWorker) and worker.process and worker.process.process
+        worker.process.process.terminate()
+        worker.process.process.wait()
+        arena.go(other, actions)
+        arena.go(one, actions)
+        assert [fault.game for fault in arena.wait(other)] == [0]
+        assert arena.arrays["broken"].tolist() == [False, True]
+        assert arena.wait(one) == []
+        assert arena.arrays["broken"].all() and arena.arrays["first"].all()
+        assert arena.arrays["episode"].tolist() == [2, 2]
+        assert arena.step(actions) == [] and not arena.arrays["broken"].any()
+        assert arena.arrays["taken"].tolist() == [1, 1]
+
+
+def test_a_step_that_nobody_waited_for_is_not_taken_for_the_next() -> None:
+    with Arena(make("gym:CartPole-v1"), 2, seed=5, workers=1) as arena:
+        actions = {"agent": np.zeros((2, 1), int)}
+        assert arena.step() == []
+        for half in HALVES:
+            arena.go(half, actions)
+        for _ in range(3):
+            assert arena.step(actions) == []
+        assert arena.arrays["taken"].tolist() == [4, 4]
 
 
 def test_a_worker_that_does_not_start_leaves_none_behind() -> None:

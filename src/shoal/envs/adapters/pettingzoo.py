@@ -5,7 +5,7 @@ PettingZoo's `ParallelEnv`, or anything with its methods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ BATTLES = (
     "magent2.environments.battlefield.battlefield",
 )
 SIDES = ("red", "blue")
+TERMINATION = "termination"
+TRUNCATION = "truncation"
 PARTS = "observations, rewards, terminations, truncations, infos"
 
 
@@ -106,11 +108,12 @@ class PettingZooMatch:
             raise Broken("nobody plays after reset: agents must list who does")
         return agents
 
-    def known(self, agents: Iterable[Any], does: str) -> None:
+    def known(self, agents: Collection[Any], does: str) -> None:
         """Raise an error for an agent not in `possible_agents`."""
-        for agent in agents:
-            if agent not in self.roster.seats:
-                raise Broken(f"{agent} {does} and is not among the possible_agents")
+        if self.roster.names.issuperset(agents):
+            return
+        agent = next(agent for agent in agents if agent not in self.roster.names)
+        raise Broken(f"{agent} {does} and is not among the possible_agents")
 
     def match_step(self, env_step: EnvStep) -> MatchStep:
         """Convert an `EnvStep` to a `MatchStep`, with the environment's state."""
@@ -171,13 +174,11 @@ class ParallelMatch(PettingZooMatch):
 
     def step(self, actions: dict[str, np.ndarray]) -> MatchStep:
         told = self.env.step(self.roster.native(actions, self.present()))
-        obs, rewards, *ends, infos = rules.stepped(told, self.interface, PARTS)
+        obs, rewards, terminated, truncated, infos = rules.stepped(told, self.interface, PARTS)
         self.infos = infos
         rewards = rules.by_agent(rewards, self.live, "reward")
-        terminated, truncated = (
-            rules.flags(rules.by_agent(given, self.live, what), what)
-            for given, what in zip(ends, ("termination", "truncation"), strict=True)
-        )
+        terminated = rules.flags(rules.by_agent(terminated, self.live, TERMINATION), TERMINATION)
+        truncated = rules.flags(rules.by_agent(truncated, self.live, TRUNCATION), TRUNCATION)
         live = {
             agent
             for agent in self.present()

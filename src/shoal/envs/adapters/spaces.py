@@ -68,6 +68,8 @@ class Reader:
 
     def read(self, value: Any) -> np.ndarray:
         """Convert an observation to one row `[size]`."""
+        if isinstance(value, np.ndarray) and value.dtype is self.kind and value.shape == self.shape:
+            return value.reshape(-1)  # the common case
         if value is None:
             raise Broken(f"the observation of {self.agent} is None, its space says {self.space}")
         try:
@@ -98,6 +100,13 @@ class Reader:
         ):
             raise Broken(self._outside(value))
         return row.reshape(-1)
+
+    @cached_property
+    def kind(self) -> np.dtype | None:
+        """Type of numbers that are taken as they are: those of a Box alone; None for others."""
+        plain = self.shape is not None and not self.strict and not self.masked
+        kind = self.space.dtype
+        return kind if plain and kind is not None and kind.kind in "fiub" else None
 
     def _outside(self, value: Any) -> str:
         if isinstance(value, np.ndarray) and value.size > 8:

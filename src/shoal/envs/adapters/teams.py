@@ -89,6 +89,23 @@ class Seat(NamedTuple):
     writer: Writer
 
 
+class Steady:
+    """Makes arrays of numbers that seldom change: the same read-only one while they do not.
+
+    A `Table` writes such an array once."""
+
+    def __init__(self, kind: type):
+        self.kind = kind
+        self.numbers: list[Any] | None = None
+
+    def __call__(self, numbers: list[Any]) -> np.ndarray:
+        if numbers != self.numbers:
+            self.numbers = numbers
+            self.array = np.array(numbers, self.kind)
+            self.array.flags.writeable = False
+        return self.array
+
+
 class Roster:
     """The agents of an environment in their teams.
 
@@ -111,6 +128,7 @@ class Roster:
             for team, members in group(list(agents), teams).items()
         }
         self.seats = {seat.agent: seat for line in self.lines.values() for seat in line}
+        self.names = frozenset(self.seats)  # the environment's
         self.masked = any(seat.reader.masked for seat in self.seats.values())
         size = sum(seat.reader.size for seat in self.seats.values()) if state is None else state
         specs = {
@@ -118,6 +136,14 @@ class Roster:
         }
         self.teams = line_up(specs, state is None)
         self.legal = {team: _padding(self.teams[team], line) for team, line in self.lines.items()}
+        for legal in self.legal.values():
+            legal.flags.writeable = False
+        self.alive = {team: Steady(bool) for team in self.lines}
+        self.discounts = {team: Steady(np.float32) for team in self.lines}
+        self.kinds = {
+            team: np.dtype(np.uint8 if spec.pixels else np.float32)
+            for team, spec in self.teams.items()
+        }
 
     def native(self, actions: dict[str, np.ndarray], agents: Iterable[Any]) -> dict[Any, Any]:
         """The actions of some agents as the environment expects them."""
@@ -135,39 +161,36 @@ class Roster:
 
     def _team_step(self, team: str, line: list[Seat], env_step: EnvStep) -> TeamStep:
         spec = self.teams[team]
-        legal = self.legal[team].copy()
-        obs = np.zeros((spec.n, spec.obs), np.uint8 if spec.pixels else np.float32)
-        alive = [seat.agent in env_step.alive for seat in line]
-        for seat, present in zip(line, alive, strict=True):
-            agent = seat.agent
+        legal = self.legal[team]
+        obs = np.zeros((spec.n, spec.obs), self.kinds[team])
+        alive = []
+        rewards = []
+        discounts = []
+        given, living, masks, paid, weights, over = env_step
+        for seat in line:
+            agent, _, place, reader, writer = seat
+            present = agent in living
+            left = weights.get(agent)  # None if it was gone before
             # truncated alone: its observation is its last
-            cut = not present and env_step.discounts.get(agent, 0.0) > 0
-            if agent in env_step.obs and (
-                present or cut or (env_step.over and agent in env_step.discounts)
-            ):
-                obs[seat.place, : seat.reader.size] = seat.reader.read(env_step.obs[agent])
-            if (present or cut) and agent in env_step.masks and not isinstance(seat.writer, Vector):
-                legal[seat.place, : seat.writer.size] = _allowed(
-                    seat, env_step.masks[agent], cut or env_step.over
-                )
-        # An agent's last reward is that of the step in which it left; only checks of environments
-        # read later ones.
-        paid = [seat.agent in env_step.discounts or seat.reader.strict for seat in line]
-        rewards = [
-            env_step.rewards.get(seat.agent, 0.0) if due else 0.0
-            for seat, due in zip(line, paid, strict=True)
-        ]
-        reward = np.array(
-            [_number(seat.agent, one) for seat, one in zip(line, rewards, strict=True)], np.float32
-        )
+            cut = not present and bool(left)
+            if agent in given and (present or cut or (over and left is not None)):
+                obs[place, : reader.size] = reader.read(given[agent])
+            if (present or cut) and agent in masks and not isinstance(writer, Vector):
+                if legal is self.legal[team]:
+                    legal = legal.copy()
+                legal[place, : writer.size] = _allowed(seat, masks[agent], cut or over)
+            # An agent's last reward is that of the step in which it left; only checks of
+            # environments read later ones.
+            due = left is not None or reader.strict
+            alive.append(present)
+            rewards.append(_number(agent, paid.get(agent, 0.0)) if due else 0.0)
+            discounts.append(left or 0.0)
         return TeamStep(
             obs=obs,
             legal=legal,
-            alive=np.array(alive),
-            reward=reward,
-            discount=np.array(
-                [env_step.discounts.get(seat.agent, 0.0) for seat in line], np.float32
-            ),
+            alive=self.alive[team](alive),
+            reward=np.array(rewards, np.float32),
+            discount=self.discounts[team](discounts),
         )
 
     def _joined(self, teams: dict[str, TeamStep]) -> np.ndarray:
@@ -241,6 +264,8 @@ def _allowed(seat: Seat, mask: Any, over: bool) -> np.ndarray:
 
 
 def _number(agent: Any, reward: Any) -> float:
+    if isinstance(reward, float):  # the common case
+        return reward
     if isinstance(reward, np.ndarray) and reward.size == 1:
         reward = reward.item()
     if not isinstance(reward, str | bytes):

@@ -14,6 +14,7 @@ import numpy as np
 from ...types import View
 from .faults import Fault
 from .match import Hosted, TeamStep
+from .parts import ALL, HALVES, part_of
 from .shared import METRICS, reserve, room, shared
 from .watched import never
 from .workers import Assignment, LocalWorker, ProcessWorker, Worker
@@ -42,10 +43,11 @@ def split(games: range, workers: int) -> list[range]:
 
 
 class Arena:
-    """`games` games of an environment, stepped together.
+    """`games` games of an environment, stepped together or by halves.
 
     They run in this process, or in `workers` processes, each created by `worker`. With `rows`, only
-    these games are played: the others are played elsewhere.
+    these games are played: the others are played elsewhere. Each half has one half of every
+    worker's games.
     """
 
     def __init__(
@@ -67,11 +69,18 @@ class Arena:
         self.memory = reserve(room(env.teams, games, env.metrics))
         self.arrays = shared(self.memory, env.teams, games, env.metrics)  # see `shared.layout`
         self.cut = np.zeros(games, bool)  # episodes that are broken off
+        shares = split(range(games) if rows is None else rows, workers)  # of each worker
+        # rows of the games of each part, as an index; all are also those played elsewhere
+        self.rows: dict[int, Any] = {ALL: slice(None)}
+        # without workers, and where a worker has one game, halves would gain nothing
+        if workers and min(map(len, shares)) > 1:
+            for half in HALVES:
+                self.rows[half] = np.concatenate([part_of(share, half) for share in shares])
         self.workers: list[Worker] = []
         try:
-            for part in split(range(games) if rows is None else rows, workers):
+            for share in shares:
                 assignment = Assignment(
-                    env, part, games, seed, self.arrays, self.memory, patience, self._is_halted
+                    env, share, games, seed, self.arrays, self.memory, patience, self._is_halted
                 )
                 self.workers.append(worker(assignment) if workers else LocalWorker(assignment))
                 self.workers[-1].start()
@@ -81,15 +90,25 @@ class Arena:
 
     def step(self, actions: dict[str, np.ndarray] | None = None) -> list[Fault]:
         """Step every game, or open its next episode; return the faults."""
+        self.go(ALL, actions)
+        return self.wait(ALL)
+
+    def go(self, part: int, actions: dict[str, np.ndarray] | None = None) -> None:
+        """Start a step of a part's games, by their rows of the actions `[B,…]`."""
         if self.alone:
             self.alone.enter(self)
+        rows = self.rows[part]
         for team, action in (actions or {}).items():
-            self.arrays[f"{team}/action"][:] = action
+            self.arrays[f"{team}/action"][rows] = action[rows]
         for worker in self.workers:
-            worker.go()
-        faults = [fault for worker in self.workers for fault in worker.wait()]
-        self.arrays["broken"] |= self.cut
-        self.cut[:] = False
+            worker.go(part)
+
+    def wait(self, part: int) -> list[Fault]:
+        """Wait for the step of a part's games; return the faults."""
+        faults = [fault for worker in self.workers for fault in worker.wait(part)]
+        rows = self.rows[part]
+        self.arrays["broken"][rows] |= self.cut[rows]
+        self.cut[rows] = False
         return faults
 
     def render(self, shown: np.ndarray) -> dict[int, Picture]:

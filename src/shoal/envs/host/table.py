@@ -13,13 +13,15 @@ import traceback
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ...errors import ShoalError
-from ...types import Box
+from ...types import Box, Spec
 from .faults import Fault, TooManyFaults
 from .match import Broken, Hosted, Match, MatchStep, Mismatch, TeamStep, close, measured
+from .parts import ALL, part_of
 from .shared import METRICS
 
 WORDS = {"obs": "observation"}  # user-facing names of fields
@@ -43,16 +45,21 @@ class Table:
         self.seed = seed
         self.matches: dict[int, Match] = {}
         self.owner = os.getpid()
-        self.keeps_state = arrays["state"].size > 0
-        self.sides = [
-            (team, spec, [arrays[f"{team}/{name}"] for name in TeamStep._fields])
-            for team, spec in env.teams.items()
-        ]
+        self.states = {}
+        if arrays["state"].size > 0:
+            self.states = {game: Row(arrays["state"][game], "the state") for game in games}
+        self.sides = {
+            game: [
+                (team, spec, [_row(arrays, game, team, spec, name) for name in TeamStep._fields])
+                for team, spec in env.teams.items()
+            ]
+            for game in games
+        }
 
-    def step(self) -> list[Fault]:
-        """Step every match, or open its next episode; return the faults."""
+    def step(self, part: int = ALL) -> list[Fault]:
+        """Step every match of a part, or open its next episode; return the faults."""
         faults = []
-        for game in self.games:
+        for game in part_of(self.games, part):
             self.arrays["busy"][game] = True
             faults += self._step(game)
             self.arrays["busy"][game] = False
@@ -152,11 +159,12 @@ class Table:
         return Fault(self.env.name, game, *about, "".join(lines))
 
     def _write(self, game: int, instant: MatchStep, first: bool) -> None:
-        for team, spec, places in self.sides:
+        for team, spec, rows in self.sides[game]:
             seen = instant.teams[team]
-            for name, place, value in zip(TeamStep._fields, places, seen, strict=True):
-                self._put(place, game, value, f"the {WORDS.get(name, name)} of", spec.agents)
-            if not isinstance(spec.action, Box) and not seen.legal.all():
+            for row, value in zip(rows, seen, strict=True):
+                row.write(value)
+            some = np.count_nonzero(seen.legal) < seen.legal.size
+            if some and not isinstance(spec.action, Box):
                 free = [part.any(-1) for part in spec.action.split(seen.legal)]
                 stuck = seen.alive & ~np.all(free, 0)
                 if stuck.any():
@@ -164,32 +172,53 @@ class Table:
                         f"{spec.agents[int(stuck.argmax())]} is alive and has no legal action:"
                         " allow it at least one"
                     )
-        if self.keeps_state:
-            self._put(self.arrays["state"], game, instant.state, "the state", ())
+        if self.states:
+            self.states[game].write(instant.state)
         self.arrays["first"][game] = first
         self.arrays["over"][game] = instant.over
 
-    def _put(
-        self, place: np.ndarray, game: int, value: np.ndarray, what: str, agents: tuple[str, ...]
-    ) -> None:
-        kept = place[game]
-        value = np.asarray(value)
-        if value.shape != kept.shape:
-            whose = f" the {len(agents)} agents" if agents else ""
-            raise Broken(f"{what}{whose} has shape {value.shape}, where {kept.shape} was promised")
-        kept[...] = value  # overflow becomes infinity
-        if kept.dtype.kind == "f" and not _finite(kept):
-            row = int((~np.isfinite(kept)).reshape(max(len(agents), 1), -1).any(-1).argmax())
-            numbers = (value[row] if agents else value).tolist()
+
+class Row:
+    """A game's row of an array. What cannot change is written once."""
+
+    def __init__(self, place: np.ndarray, what: str, agents: tuple[str, ...] = ()):
+        self.place = place
+        self.flat = place.reshape(-1)
+        self.real = place.dtype.kind == "f"
+        self.what = what
+        self.agents = agents
+        self.written: Any = self  # what is there and cannot change; nothing yet
+
+    def write(self, value: np.ndarray) -> None:
+        """Write a value of the right shape whose numbers are finite."""
+        if value is self.written:
+            return
+        row = np.asarray(value)
+        if row.shape != self.place.shape:
+            whose = f" the {len(self.agents)} agents" if self.agents else ""
             raise Broken(
-                f"{what}{f' {agents[row]}' if agents else ''} is not finite: {numbers}"[:500]
+                f"{self.what}{whose} has shape {row.shape}, where {self.place.shape} was promised"
             )
+        self.place[...] = row  # overflow becomes infinity
+        if self.real and not _finite(self.flat):
+            raise Broken(self._not_finite(row))
+        fixed = row is value and not row.flags.writeable and row.base is None
+        self.written = value if fixed else self
+
+    def _not_finite(self, value: np.ndarray) -> str:
+        agents = self.agents
+        row = int((~np.isfinite(self.place)).reshape(max(len(agents), 1), -1).any(-1).argmax())
+        numbers = (value[row] if agents else value).tolist()
+        return f"{self.what}{f' {agents[row]}' if agents else ''} is not finite: {numbers}"[:500]
 
 
-def _finite(numbers: np.ndarray) -> bool:
+def _row(arrays: dict[str, np.ndarray], game: int, team: str, spec: Spec, name: str) -> Row:
+    return Row(arrays[f"{team}/{name}"][game], f"the {WORDS.get(name, name)} of", spec.agents)
+
+
+def _finite(flat: np.ndarray) -> bool:
     """Whether all numbers are finite.
 
     The sum of squares is a fast test; huge numbers overflow it.
     """
-    flat = numbers.reshape(-1)
     return math.isfinite(flat.dot(flat)) or bool(np.isfinite(flat).all())

@@ -111,7 +111,7 @@ class Watched:
         self.answer(lambda: WAKING, halted=halted)
 
     def order(self, what: bytes) -> None:
-        """Send an order of one byte."""
+        """Send orders of one byte each."""
         with contextlib.suppress(BrokenPipeError):  # the process is dead, as `answer` will find
             os.write(self.orders, what)
 

@@ -62,8 +62,9 @@ def _to_python(number: Any) -> Any:
 
 
 def _play(about: dict[str, Any], say: Callable[[Any], None]) -> None:
-    """Answer every order with the faults of a step, or with pictures."""
+    """Answer every order: a part's number with the faults of its step, `DRAW` with pictures."""
     from .match import Hosted, from_json
+    from .parts import DRAW
     from .shared import shared
     from .table import Table
 
@@ -75,7 +76,7 @@ def _play(about: dict[str, Any], say: Callable[[Any], None]) -> None:
         table = Table(env, arrays, range(*about["part"]), about["seed"])
     say([])
     while order := os.read(about["orders"], 1):
-        say(table.render() if order == b"d" else table.step())
+        say(table.render() if order[0] == DRAW else table.step(order[0]))
     table.close()
 
 
