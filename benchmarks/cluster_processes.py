@@ -1,12 +1,14 @@
 """Two processes of jax.distributed beside two devices of one process: how fast is each?
 
     python benchmarks/cluster_processes.py                     # MAPPO on Spread, three rounds
-    python benchmarks/cluster_processes.py --algorithm qmix --steps 100000
+    python benchmarks/cluster_processes.py --games 1024        # with larger gradient steps
+    python benchmarks/cluster_processes.py --algorithm qmix --steps 100000 --batch 512
 
-Each round trains the same run twice, by `shoal train … --devices 2` and by `shoal launch --hosts 2
-train … --devices 2`, each with the cores of this machine. The rate is that of training alone, as
-`summary.json` says it; the share is that of the medians. The last checkpoints are compared, too.
-Writes `results/cluster_processes.json`, by command.
+Words that the script does not know are options of the run. Each round trains the same run twice, by
+`shoal train … --devices 2` and by `shoal launch --hosts 2 train … --devices 2`, each with the cores
+of this machine. The rate is that of training alone, as `summary.json` says it; the share is that of
+the medians. The last checkpoints are compared, too. Writes `results/cluster_processes.json`, by
+command.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ def rate(way: str, name: str, home: Path, asked: argparse.Namespace) -> tuple[fl
     """Steps per second of a run, and its last checkpoint."""
     words = ["train", asked.algorithm, asked.env, "--steps", str(asked.steps), "--devices", "2"]
     few = ["--evaluations", "0", "--eval-episodes", "4", "--out", str(home), "--name", name]
-    command = [sys.executable, "-m", "shoal", *WAYS[way], *words, *few]
+    command = [sys.executable, "-m", "shoal", *WAYS[way], *words, *few, *asked.options]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=LIMIT)
     run = home / name
     summary = json.loads((run / "summary.json").read_text())
@@ -45,7 +47,8 @@ def main() -> None:
     parser.add_argument("--env", default="mpe/simple_spread")
     parser.add_argument("--steps", type=int, default=400_000)
     parser.add_argument("--rounds", type=int, default=3)
-    asked = parser.parse_args()
+    asked, options = parser.parse_known_args()
+    asked.options = options
     load = os.getloadavg()[0]
     rates: dict[str, list[float]] = {way: [] for way in WAYS}
     same = True

@@ -31,6 +31,7 @@ from shoal.engine.loop import Loop
 from shoal.envs import make
 from shoal.errors import ShoalError
 from shoal.learning.normalise import ReturnNormaliser
+from shoal.learning.reduce import mean_weights
 from shoal.learning.trees import at
 from shoal.nets.entities import parse
 from shoal.nets.inputs import ID, OBS, OTHERS_OBS, STATE, Context, gather
@@ -55,7 +56,7 @@ def critic_loss(**more: Any) -> tuple[Any, Any, Any]:
 
     def whole() -> Any:
         learner, batch, _ = algorithm.prepare(seen.learner, seen.memory, jax.random.key(0), clock())
-        batch = batch.averaging()
+        batch = batch._replace(critic_weight=mean_weights(batch.critic_weight))
 
         def loss(critic: Any) -> Any:
             return algorithm.critic_losses(critic, learner, batch)

@@ -13,7 +13,7 @@ from jax import Array
 
 from ..learning.minibatches import Batch
 from ..learning.optim import annealed
-from ..learning.reduce import total
+from ..learning.reduce import mean_weights, total
 from ..learning.trees import at, row, with_row
 from ..learning.trust_region import line_search, natural_step
 from ..nets.actor_critic import Actor
@@ -78,7 +78,7 @@ class HATRPO(PolicyInTurn[HATRPOConfig]):
     ) -> tuple[Learner, Metrics]:
         """An owner's step on the whole window: natural gradient, then line search."""
         c = self.config
-        batch = batch.averaging()
+        batch = batch._replace(weight=mean_weights(batch.weight))
         actors = learner.params["actor"]
         rows = row(actors, owner)
         losses = partial(self.actor_alone, actors, owner)

@@ -15,7 +15,7 @@ from typing_extensions import TypeVar
 
 from ..errors import ShoalError
 from ..learning.memory import Rollout
-from ..learning.minibatches import chunk_rows, cut, shuffled_rows
+from ..learning.minibatches import averaging, chunk_rows, cut, shuffled_rows, weight_sums
 from ..learning.reduce import total
 from ..learning.trees import at
 from ..nets.inputs import Context
@@ -142,7 +142,9 @@ class Windowed(Networked[WindowedConfigT, LearnerT, Rollout]):
         """Gradient steps of some parts over shuffled minibatches; metrics are their means."""
         rows = shuffled_rows(key, batch.weight.shape[1], epochs, minibatches)
         learner, metrics = jax.lax.scan(
-            partial(self._update, losses, parts, batch, clock), learner, rows
+            partial(self._update, losses, parts, batch, clock),
+            learner,
+            (rows, weight_sums(batch, rows)),
         )
         return learner, jax.tree.map(jnp.mean, metrics)
 
@@ -153,14 +155,15 @@ class Windowed(Networked[WindowedConfigT, LearnerT, Rollout]):
         batch: Any,
         clock: Clock,
         learner: Any,
-        rows: Array,
+        minibatch: tuple[Array, dict[str, Array]],
     ) -> tuple[Any, Metrics]:
-        """One gradient step on one minibatch of rows."""
+        """One gradient step on one minibatch: its rows, and the sums of their weights."""
+        rows, sums = minibatch
         if len(rows) < batch.weight.shape[1]:
             with jax.named_scope("draw"):
                 batch = jax.tree.map(lambda x: x.at[:, rows].get(mode="promise_in_bounds"), batch)
         grads, metrics = total(
-            jax.grad(losses, has_aux=True)(learner.params, learner, batch.averaging(), clock)
+            jax.grad(losses, has_aux=True)(learner.params, learner, averaging(batch, sums), clock)
         )
         learner, norms = self.descended(learner, parts, grads, clock)
         return self.updated(learner), metrics | norms

@@ -36,7 +36,12 @@ def mean_weights(weight: Array) -> Array:
     `(x * mean_weights(weight)).sum()` is a device's part of the weighted mean: the parts add up to
     the mean, and their gradients to its gradient.
     """
-    return weight / jnp.maximum(total(weight.sum()), 1.0)
+    return share_out(weight, total(weight.sum()))
+
+
+def share_out(weight: Array, whole: Array) -> Array:
+    """Weights as shares of their sum; all 0 for an empty mask."""
+    return weight / jnp.maximum(whole, 1.0)
 
 
 def moments(x: Array, weight: Array, axis: tuple[int, ...] | None = None) -> tuple[Array, Array]:
