@@ -227,10 +227,10 @@ class OffPolicy(Networked[OffPolicyConfigT, Learner, Replay]):
         beta = c.importance + (1 - c.importance) * jnp.minimum(clock.progress, 1.0)
         count = c.batch // jax.lax.axis_size(AXIS)
         drawn = memory.draw(key_draw, count, c.length, self.sees_rivals, beta, c.whole_episodes)
-        drawn = drawn._replace(
-            window=self.read(learner, drawn.window, clock),
-            importance=drawn.importance * (drawn.largest / largest(drawn.largest)),
-        )
+        drawn = drawn._replace(window=self.read(learner, drawn.window, clock))
+        if c.priority:  # otherwise all are 1 on every device
+            ours = drawn.largest / largest(drawn.largest)
+            drawn = drawn._replace(importance=drawn.importance * ours)
         learner, metrics, surprise = self.improve(learner, self.batch(drawn), key, clock)
         return (learner, memory.rank(drawn, surprise**c.priority).priority), metrics
 
