@@ -97,7 +97,7 @@ def chunk_rows(carries: Any) -> Any:
 def weight_sums(batch: Batch | UtilityBatch, rows: Array) -> dict[str, Array]:
     """Sums `[M]` of each weight in minibatches of rows `[M,R]`, over all devices.
 
-    In one exchange for all of them: between processes an exchange takes a millisecond or more."""
+    In one exchange for all of them: between processes each one costs."""
     return total({name: w[:, rows].sum((0, 2, 3)) for name, w in batch.weights().items()})
 
 
