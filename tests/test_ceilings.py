@@ -98,6 +98,7 @@ def test_ascent_finds_the_best_path_of_one_body() -> None:
     np.testing.assert_allclose(plan[:2, 0, 1], -1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("continuous", [False, True])
 def test_spread_plans_are_played_as_planned_and_within_the_bound(continuous: bool) -> None:
     game = SimpleSpread(N=2, max_cycles=8, continuous_actions=continuous)
@@ -122,6 +123,7 @@ def test_the_spread_bound_lets_no_agent_cover_two_distant_landmarks() -> None:
     assert -3.0 < spread.spread_bound(game, one)[0] < -2.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prey", ["random", "fleeing", "still"])
 def test_tag_plans_stay_within_the_bound(prey: str) -> None:
     problem = tag.tag(prey, GAMES, CHAINS, rounds=20)
@@ -131,6 +133,7 @@ def test_tag_plans_stay_within_the_bound(prey: str) -> None:
     assert plan.shape == (SimpleTag().limit, 3, GAMES)
 
 
+@pytest.mark.slow
 def test_errands_clear_small_boards_and_are_played_as_planned() -> None:
     game = Foraging(rows=6, columns=6, players=2, max_num_food=2, max_cycles=30)
     problem = foraging.foraging(game, GAMES, CHAINS, rounds=20)

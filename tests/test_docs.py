@@ -83,6 +83,7 @@ def run_as_printed(page, module, commands, folder):
     assert len(list((folder / "runs").glob("*/summary.json"))) == 2
 
 
+@pytest.mark.slow
 def test_the_commands_that_add_a_game_work_as_printed_out_of_tree(tmp_path):
     page = (ROOT / "docs" / "adding-a-game.md").read_text()
     code = re.search(r"```python\n(.*?)```", page, re.DOTALL)

@@ -17,6 +17,7 @@ STEPS = "3200"
 pytestmark = pytest.mark.skipif(not SCRIPTS, reason="tests of the examples need them beside")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", quick(SCRIPTS, 2), ids=lambda script: script.stem)
 def test_a_script_runs(script: Path, tmp_path: Path) -> None:
     words = [sys.executable, str(script), "--steps", STEPS, "--out", str(tmp_path)]
@@ -25,6 +26,7 @@ def test_a_script_runs(script: Path, tmp_path: Path) -> None:
     assert ran.stdout
 
 
+@pytest.mark.slow
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a real kernel: the curve is shown in place, the film inline, logs as frames."""
     nbformat = pytest.importorskip("nbformat")

@@ -85,6 +85,7 @@ def elsewhere(package: Path, *words: str) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.slow
 def test_a_run_is_trained_by_import_paths_and_names_what_it_needs(run: Path) -> None:
     config = json.loads((run / "config.json").read_text())
     assert config["env"] == CHASE and config["options"]["breath"] == 8
@@ -94,6 +95,7 @@ def test_a_run_is_trained_by_import_paths_and_names_what_it_needs(run: Path) -> 
     assert config["settings"]["callbacks"] == "my_pkg.hooks:Watcher"
 
 
+@pytest.mark.slow
 def test_a_folder_of_a_stranger_imports_nothing_unless_it_is_trusted(
     run: Path, package: Path
 ) -> None:
@@ -104,6 +106,7 @@ def test_a_folder_of_a_stranger_imports_nothing_unless_it_is_trusted(
     assert trusted.returncode == 0, trusted.stderr
 
 
+@pytest.mark.slow
 def test_a_policy_is_loaded_and_its_rivals_are_frozen(run: Path) -> None:
     player = shoal.load(run)
     assert player.evaluate(2).length.shape == (2,)
@@ -114,6 +117,7 @@ def test_a_policy_is_loaded_and_its_rivals_are_frozen(run: Path) -> None:
     assert again["teams"] == config["teams"]
 
 
+@pytest.mark.slow
 def test_a_tracker_of_ones_own_follows_a_run_and_its_resumption(package: Path) -> None:
     track = ["--track", "my_pkg.tracking:Notebook", "--name", "tracked", "--out", str(package)]
     assert main(["train", "ppo", "test/identity", *TINY, *track]) == 0
@@ -243,6 +247,7 @@ def test_entry_points_are_names_and_are_listed(
             plugins.entries.cache_clear()
 
 
+@pytest.mark.slow
 def test_objects_from_python(package: Path) -> None:
     mine = plugins.load(MINE)
     chase = plugins.load(CHASE)
@@ -317,6 +322,7 @@ def test_the_game_passes_the_tests_that_ours_pass(package: Path) -> None:
     check_game(plugins.load(CHASE)(breath=4))
 
 
+@pytest.mark.slow
 def test_a_broken_algorithm_and_a_broken_game_are_caught(package: Path) -> None:
     mine = plugins.load(MINE)
     chase = plugins.load(CHASE)

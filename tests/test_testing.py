@@ -32,6 +32,7 @@ def test_a_game_keeps_the_contract(name: str, check: Callable) -> None:
     check(envs.make(name))
 
 
+@pytest.mark.slow
 def test_sharing_and_recurrence_that_are_not_declared_must_be_refused() -> None:
     declared = {"name": "own", "sharing": ("own",), "recurrence": False}
     own = type("Own", (PPO,), declared)

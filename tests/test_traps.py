@@ -203,6 +203,7 @@ def value_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return shoal.train("dqn", "test/mortal", **(SIZES | own | how)).path
 
 
+@pytest.mark.slow
 def test_trap_19_epsilon_goes_on_where_it_was_after_a_resume(
     value_run: Path, tmp_path: Path
 ) -> None:

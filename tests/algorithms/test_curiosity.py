@@ -175,6 +175,7 @@ def test_no_weight_is_no_curiosity_to_the_bit():
     assert bits(states[0]) == bits(states[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pqn_vdn", "qmix"])
 def test_scores_are_the_games_and_learning_is_not(name: str):
     """`test/endless` pays 1 for each of 5 steps: so it is scored, whatever the bonus adds."""

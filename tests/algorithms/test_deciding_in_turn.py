@@ -74,6 +74,7 @@ def _played(kind: type[PPO]) -> tuple[Any, Any, Any]:
     return algorithm, state.learners[TEAM], window
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [InTurn, MAT, Sable])
 def test_what_was_drawn_in_turn_is_evaluated_at_once(kind: type[PPO]) -> None:
     """So the ratio is 1 before the first update, across an episode's end, with masks and deaths."""
@@ -111,6 +112,7 @@ def test_it_learns() -> None:
 # -- MAT and Sable ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "kind", "settings"),
     [
@@ -151,7 +153,8 @@ class Different(MatrixGame):
         return np.array([len(set(row)) == 3 for row in joint.tolist()], float).reshape(3, 3, 3)
 
 
-@pytest.mark.parametrize("kind", [PPO, MAT, pytest.param(Sable, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [PPO, MAT, Sable])
 def test_agents_who_decide_in_turn_choose_what_is_left(kind: type[PPO]) -> None:
     """Agents alike who decide at once are right with 6 of 27 draws at best."""
     env: Any = Different()

@@ -52,6 +52,7 @@ def test_it_fits_every_member(name):
     assert {"loss", "q", "updates"} <= set(metrics)
 
 
+@pytest.mark.slow
 def test_training_moves_every_net_differently():
     env = mortal()
     algorithm = build("qmix", env, torso="gru", **MANY)
@@ -69,6 +70,7 @@ def test_training_moves_every_net_differently():
         assert not np.array_equal(steps[0], steps[1])
 
 
+@pytest.mark.slow
 def test_training_follows_the_bound_and_evaluation_the_vote():
     env = mortal()
     algorithm = build("dqn", env, **MANY, epsilon=0.0, epsilon_end=0.0)
@@ -126,6 +128,7 @@ def test_every_net_regresses_to_the_mean_of_all(name):
     np.testing.assert_allclose(target, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_each_net_learns_from_its_own_sample_of_the_windows():
     """Gradients are those of the nets one by one, every window as often as it was drawn."""
     seen = studied("qmix", ensemble=3)

@@ -16,6 +16,7 @@ from shoal.envs import make
 REAL = make("test/continuous_identity", n=2, length=5)
 
 
+@pytest.mark.slow
 def test_trap_30_of_one_agent_whose_value_is_added_it_is_ddpg():
     """To the bit."""
     env = make("test/continuous_identity", n=1, length=5)

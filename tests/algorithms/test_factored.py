@@ -40,6 +40,7 @@ def trained(env: str, iterations: int, **options: Any) -> Any:
     return run(loop, iterations)
 
 
+@pytest.mark.slow
 def test_one_part_is_a_plain_choice():
     """To the bit, whatever was learnt."""
     whole, _ = trained("test/identity", 2, actions=4)
@@ -47,6 +48,7 @@ def test_one_part_is_a_plain_choice():
     assert bits(whole.learners) == bits(parts.learners)
 
 
+@pytest.mark.slow
 def test_every_part_is_learnt():
     """From a fifth of the answers right to most, though no two actions are ever alike."""
     _, metrics = trained("test/factored_identity", 60, actions=5, parts=6)

@@ -124,6 +124,7 @@ def test_devices_agree_on_the_order():
 ALONE = make("test/identity", n=1, length=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "env", "other", "settings"),
     [

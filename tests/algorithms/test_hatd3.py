@@ -67,6 +67,7 @@ def test_those_who_learnt_before_act_by_their_new_policies():
     assert np.abs(now - as_input(seen.batch.window.action, algorithm.spec)).max() > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "other", "space"),
     [

@@ -109,6 +109,7 @@ def test_discrete_identity(name):
     assert trained(name, make("test/identity"), iterations=80, **settings)[-1] > 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
@@ -142,6 +143,7 @@ def test_trap_06_a_reward_given_only_on_the_terminal_step_is_learnt(name):
     assert trained(name, make("test/memory", length=1, actions=4), iterations=60)[-1] > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalise", [False, True])
 def test_trap_01_the_value_of_an_endless_game_cut_by_time_is_one_over_one_minus_gamma(normalise):
     """Taken for an end, the limit of 10 steps would leave 4.6, the mean over the episode of what is
@@ -153,6 +155,7 @@ def test_trap_01_the_value_of_an_endless_game_cut_by_time_is_one_over_one_minus_
     assert (learner.scale.up(value) if normalise else value) == pytest.approx(10.0, abs=0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
@@ -189,6 +192,7 @@ class Legacy(Mortal):
         return world._replace(earned=jnp.where(world.time == self.length, world.legacy, 0.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mappo", "vdn", "qmix", "qplex", "pqn_vdn", "pqn_qmix"])
 def test_trap_08_a_team_reward_paid_after_an_agents_death_is_learnt(name):
     """Chance earns 0.5. Nobody sees what was answered: only sums of rewards reach back to it."""
@@ -204,6 +208,7 @@ class Wages(Mortal):
         return super().advance(key, world, actions)._replace(earned=jnp.ones_like(world.earned))
 
 
+@pytest.mark.slow
 def test_trap_08_a_mortal_agents_value_counts_what_the_team_earns_without_it():
     """6 steps at γ = 0.9 are worth 4.69 to both agents, though one dies halfway."""
     settings = {"sharing": "own", "gamma": 0.9, "lam": 0.0}

@@ -243,6 +243,7 @@ REPLAY = OFF | {"lr": 0.02, "tau": 0.2, "updates": 4}
 QUIET = {"alpha": 1e-3, "alpha_lr": 0.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "name", "settings"),
     [
@@ -270,11 +271,13 @@ def test_trap_32_everybody_is_worth_one_over_one_minus_gamma(
     np.testing.assert_allclose(np.median(values, 0), 5.0, atol=0.3)
 
 
+@pytest.mark.slow
 def test_trap_32_real_actions_too() -> None:
     (values,) = learnt("at once", "td3", 80, {"continuous": True}, **REPLAY).values()
     np.testing.assert_allclose(np.median(values, 0), 5.0, atol=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "settings"),
     [

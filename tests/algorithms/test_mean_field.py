@@ -344,6 +344,7 @@ def told() -> tuple:
     return seen.window, *jax.device_get(jax.jit(on_devices(whole))())
 
 
+@pytest.mark.slow
 def test_trap_15_the_policy_expects_no_advantage():
     """Σ π(a) (Q(a) − Σ π Q) = 0 over the legal actions, which differ in their advantages."""
     window, _, advantage, probs, _ = told()

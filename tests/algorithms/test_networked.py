@@ -76,6 +76,7 @@ def torso(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TORSOS, "gru", Projected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mappo", "coma"])
 def test_an_on_policy_window_is_evaluated_with_what_was_carried_into_it(name: str):
     """The ratio is 1 before the first update, over the end of episodes and of windows."""
@@ -86,6 +87,7 @@ def test_an_on_policy_window_is_evaluated_with_what_was_carried_into_it(name: st
     np.testing.assert_allclose(seen.log_prob, seen.window.record.log_prob, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["qmix", "masac", "ddpg"])
 def test_an_off_policy_learner_reaches_every_parameter(name: str):
     _, first, state, metrics = replayed.__wrapped__(name, "projected")
@@ -138,6 +140,7 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_is_resumed_evaluated_and_played_with_it(name: str, tmp_path: Path):
     own = SIZES | RUNS[name] | {"torso": "gru", "steps": 200, "out": str(tmp_path)}

@@ -40,6 +40,7 @@ from shoal.types import Box, Discrete, Share, Spec, View
 # -- the loss --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_huber_with_a_large_delta_is_the_square_to_the_bit():
     window = probe("ppo").seen.window
     plain = learnt("ppo")(window, clock())[1]
@@ -235,6 +236,7 @@ def test_pruned_is_what_each_saw_first_and_nothing_twice():
     np.testing.assert_array_equal(joined[2], obs[[2, 0, 1]].ravel())
 
 
+@pytest.mark.slow
 def test_pruned_with_one_agent_is_ppo():
     env = make("test/identity", n=1, length=5)
     ends = [
@@ -275,6 +277,7 @@ def test_a_state_that_means_nothing_is_refused(name: str, spec: Spec, state: str
         critic_of(name, spec, state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "state"),
     [

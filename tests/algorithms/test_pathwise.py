@@ -88,6 +88,7 @@ GAMES = {"discrete": mortal(), "continuous": REAL}
 # -- every member ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("member", RUN, ids="-".join)
 def test_training_stays_finite_and_moves_every_part(member):
     algorithm, before, state, metrics = replayed(*member[:3], GAMES[member[3]])
@@ -586,6 +587,7 @@ def test_the_continuous_expectation_has_the_entropy_of_the_living(name):
     np.testing.assert_allclose(ahead(seen, None, 3, algorithm), expected, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", quick([{"lam": 0.8}, {"n_step": 4}, {}], 2), ids=str)
 @pytest.mark.parametrize(
     "env", [Endless(n=1, length=10), Drifting(n=1, length=10)], ids=["discrete", "continuous"]
@@ -630,6 +632,7 @@ def soft_return(t: int, left: int, lam: float, gamma: float, *stream: np.ndarray
     return reward[t] + gamma * discount[t] * ((1 - lam) * values[t + 1] + lam * further)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "left", "lam"), [({"lam": 0.7}, 99, 0.7), ({"n_step": 3}, 3, 1.0)], ids=str
 )

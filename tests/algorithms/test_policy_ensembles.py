@@ -51,6 +51,7 @@ def watch(algorithm: Any, learner: Any, view: Any, carry: Any) -> Any:
     return jnp.stack(each)
 
 
+@pytest.mark.slow
 def test_an_episode_is_played_with_one_policy_and_another_draws_anew():
     """Each agent draws its own; the replay keeps which."""
     env = mortal()

@@ -249,6 +249,7 @@ def test_trap_17_a_mixer_has_no_reward_of_ones_own():
 # -- exploration -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decay", SCHEDULES)
 def test_trap_19_epsilon_is_a_function_of_the_steps_alone(decay):
     options = {"epsilon": 0.8, "epsilon_end": 0.1, "epsilon_steps": 90, "epsilon_decay": decay}
@@ -272,6 +273,7 @@ def test_with_epsilon_0_it_plays_what_it_thinks_best():
 # -- what it becomes -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["identity", "mortal"])
 def test_trap_30_pqn_vdn_of_one_agent_is_pqn_to_the_bit(kind):
     env = make(f"test/{kind}", n=1, length=5)

@@ -135,6 +135,7 @@ def trained(name: str, iterations: int, **more: Any) -> tuple[Any, Any, Any]:
     return algorithm, *run(loop, iterations)
 
 
+@pytest.mark.slow
 def test_before_anything_is_counted_it_is_as_without_to_the_bit():
     """The first window is read as it is; the second is not."""
     plain, one = (trained("ppo", 1, **more)[1].learners[TEAM] for more in ({}, BOTH))
@@ -144,6 +145,7 @@ def test_before_anything_is_counted_it_is_as_without_to_the_bit():
     assert bits(plain.params) != bits(one.params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick(["mappo", "qmix", "maddpg", "pqn"], 2))
 def test_scores_are_the_games(name: str):
     """`test/endless` pays 1 for each of 5 steps: so it is scored, whatever is learnt from."""
@@ -153,6 +155,7 @@ def test_scores_are_the_games(name: str):
     assert (unit > 0.5).all() and np.isfinite(jax.tree.leaves(state.learners)[0]).all()
 
 
+@pytest.mark.slow
 def test_trap_12_acting_and_learning_read_alike():
     """One gradient step on what was played by moved statistics: the ratio is 1 before it."""
     env = mortal()

@@ -462,6 +462,7 @@ def after_a_while(name: str, env: Any, **settings: Any) -> Any:
     return run(Loop(env, {TEAM: algorithm}, games=4, window=8, steps=1000), 4)[0].learners[TEAM]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "env", [make("test/identity", n=1, length=5), make("test/mortal", n=1, length=5)]
 )
@@ -700,6 +701,7 @@ def presently(algorithm: Any, learner: Any, view: Any, carry: Any) -> np.ndarray
     return np.asarray(jax.jit(q)(learner))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("hysteresis", "best"), [(0.0, 11), (0.05, 11), (1.0, 5)])
 def test_agents_that_explore_learn_expectiles_of_the_payoffs(hysteresis, best):
     """Their own best actions are the best joint action of Climbing only if they are hopeful.

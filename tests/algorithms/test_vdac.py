@@ -14,6 +14,7 @@ from shoal.envs import make
 from shoal.nets.inputs import Context
 
 
+@pytest.mark.slow
 def test_the_sum_of_one_agent_is_a2c():
     env = make("test/identity", n=1, length=5)
     learners = {}
@@ -46,6 +47,7 @@ def team_value(mix: str):
     return jax.jit(call), jax.jit(jax.grad(lambda *args: call(*args).sum())), context.view.alive
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mix", ["sum", "mix"])
 def test_the_mix_rises_with_every_living_agents_value_and_the_dead_add_nothing(mix):
     """Whatever a dead agent's critic says, the team's value is the same to the bit."""
@@ -86,6 +88,7 @@ def test_gradients_reach_the_mixer_through_the_critics():
     assert all(np.asarray(leaf).any() for leaf in jax.tree.leaves(moment.mixer))
 
 
+@pytest.mark.slow
 def test_sharing_the_torso_as_in_the_paper_stays_finite():
     env = make("test/mortal", n=3, length=6)
     algorithm = build("vdac", env, share_torso=True, torso="gru", mix="sum", reward="sum", **TINY)

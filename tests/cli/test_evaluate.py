@@ -61,6 +61,7 @@ def told(words: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) ->
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["group", "camp"])
 def test_every_run_is_played_and_they_are_summed_up(
     name: str, made: Path, capsys: pytest.CaptureFixture[str]
@@ -78,6 +79,7 @@ def test_every_run_is_played_and_they_are_summed_up(
     assert mean["teams"]["agent"]["deviation"] == pytest.approx(np.std(alone, ddof=1))
 
 
+@pytest.mark.slow
 def test_the_table_has_a_row_for_each_run_and_their_mean(
     made: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -386,6 +386,7 @@ main.entry([])
             run.kill()
 
 
+@pytest.mark.slow
 def test_options_of_a_native_game_may_change_who_plays_in_a_team(tmp_path: Path) -> None:
     words = (
         "train --team adversary=a2c --team agent=random mpe/simple_tag --env.num-adversaries 2"

@@ -463,6 +463,7 @@ def test_700_training_commands_with_other_values(folder: Path) -> None:
     _refused_or_taken(folder, mutated(TRAIN, CONTENT), 700)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", quick([120, 500], 1))
 def test_training_commands_with_other_words(count: int, folder: Path) -> None:
     _refused_or_taken(folder, mutated(TRAIN, FORM), count)
@@ -473,6 +474,7 @@ def test_other_commands(count: int, folder: Path) -> None:
     _refused_or_taken(folder, mutated(OTHERS, (*FORM, _other_value)), count)
 
 
+@pytest.mark.slow
 def test_an_odd_command_that_is_taken_is_trained(folder: Path) -> None:
     """To its end, in a process of its own: what is printed and written has to bear it too."""
     odd = [
@@ -580,6 +582,7 @@ def damaged(draw: Callable, text: str) -> bytes:
     return blob[:at] + garbage + draw(st.sampled_from((b"", blob[at:])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "file"), [("resume run", runs.CONFIG), ("evaluate run", "policy/policy.json")]
 )

@@ -63,6 +63,7 @@ def test_the_cores_need_not_be_told(tmp_path: Path) -> None:
     assert code == 0 and "2 of 2 seeds finished" in said, said
 
 
+@pytest.mark.slow
 def test_a_user_needs_no_home_nor_a_machine_that_tells_its_cores(tmp_path: Path) -> None:
     code, said = shoal(
         [*TRAIN.split(), "--out", str(tmp_path / "runs")], tmp_path, HOMELESS + MAC, home=False
@@ -70,7 +71,8 @@ def test_a_user_needs_no_home_nor_a_machine_that_tells_its_cores(tmp_path: Path)
     assert code == 0 and "policy: " in said and "Traceback" not in said, said
 
 
-@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_what_stdout_cannot_write_is_left_out(encoding: str, tmp_path: Path) -> None:
     words = [*TRAIN.split(), "--out", "runs", "--name", "run"]
     more = ["evaluate runs/run --episodes 1", "info vdac", "list", f"{TRAIN} --help"]
@@ -121,6 +123,7 @@ def test_a_run_from_python_says_what_stdout_can_write(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_stdout_may_be_closed(tmp_path: Path) -> None:
     words = " ".join([*TRAIN.split(), "--out", str(tmp_path / "runs"), "--name", "run"])
     command = f"{sys.executable} -m shoal {words} >&- 2>&-"

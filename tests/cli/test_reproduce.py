@@ -95,6 +95,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
         yield Made(folder / "campaigns" / "mine", first, second)
 
 
+@pytest.mark.slow
 def test_only_what_is_missing_is_trained(made: Made) -> None:
     assert "mine: 2 runs of 800 steps in all in campaigns/mine, 0 of them finished" in made.first
     assert "mine: 3 runs of 1,000 steps in all in campaigns/mine, 1 of them finished" in made.second
@@ -103,6 +104,7 @@ def test_only_what_is_missing_is_trained(made: Made) -> None:
     assert len(list((made.folder / "runs").glob("*/summary.json"))) == 4
 
 
+@pytest.mark.slow
 def test_the_records_are_what_the_runs_say(made: Made) -> None:
     records = records_of(made.folder)
     assert len(records) == 4
@@ -115,6 +117,7 @@ def test_the_records_are_what_the_runs_say(made: Made) -> None:
     assert mine["curve"] == [line[key] for line in lines if key in line]
 
 
+@pytest.mark.slow
 def test_a_metric_is_the_score_where_the_table_says_so(made: Made) -> None:
     records = records_of(made.folder)
     mine = next(one for one in records if one["task"] == "Eaten")
@@ -125,6 +128,7 @@ def test_a_metric_is_the_score_where_the_table_says_so(made: Made) -> None:
     assert mine["curve"][-1] == summary["metrics"]["food"]
 
 
+@pytest.mark.slow
 def test_numbers_are_printed_and_written_beside_the_published_ones(made: Made) -> None:
     text = (made.folder / reproduction.TEXT).read_text()
     assert text in made.second and "By their protocol: 0 ahead, 0 level, 1 behind" in text
@@ -133,6 +137,7 @@ def test_numbers_are_printed_and_written_beside_the_published_ones(made: Made) -
     assert "Gone" in (made.folder / reproduction_page.PAGE).read_text()
 
 
+@pytest.mark.slow
 def test_what_is_recorded_needs_no_run_folder(made: Made, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     shutil.copytree(made.folder, kept, ignore=shutil.ignore_patterns("runs"))
@@ -142,6 +147,7 @@ def test_what_is_recorded_needs_no_run_folder(made: Made, tmp_path: Path) -> Non
     assert (kept / reproduction.TEXT).read_text() == (made.folder / reproduction.TEXT).read_text()
 
 
+@pytest.mark.slow
 def test_a_run_that_failed_is_told_of(made: Made, tmp_path: Path) -> None:
     """Its folder is in the way, so it cannot be trained."""
     kept = tmp_path / "kept"
@@ -188,6 +194,7 @@ def test_other_settings_are_refused_or_trained_anew(made: Made, tmp_path: Path) 
     assert code == 0 and ", 1 of them finished" in told
 
 
+@pytest.mark.slow
 def test_the_folder_is_a_campaign(made: Made) -> None:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
@@ -227,6 +234,7 @@ def test_a_mistake_is_told_in_one_sentence(
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
+@pytest.mark.slow
 def test_another_table_in_the_folder_is_refused(made: Made) -> None:
     code, _, err = call("mpe", "--algorithms", "MAPPO", out=made.folder)
     assert code == 2 and "has runs of 'mine', not of 'mpe': choose another --out" in err

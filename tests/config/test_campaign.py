@@ -82,6 +82,7 @@ def whole(killed: Killed) -> Path:
     return killed.folder
 
 
+@pytest.mark.slow
 def test_a_campaign_goes_on_and_leaves_alone_what_was_finished(killed: Killed):
     assert (
         f"campaign of {RUNS} runs in {killed.folder}, {len(killed.done)} of them finished already"
@@ -106,6 +107,7 @@ def test_a_campaign_killed_in_the_middle_ends_as_runs_that_nobody_disturbed(
     assert table(tmp_path) == table(killed.folder)
 
 
+@pytest.mark.slow
 def test_the_files_say_what_the_runs_say(whole: Path):
     rows = table(whole)
     assert [(row["env"], row["team"], row["algorithm"]) for row in rows] == [
@@ -137,6 +139,7 @@ def test_the_files_say_what_the_runs_say(whole: Path):
     }
 
 
+@pytest.mark.slow
 def test_the_report_stands_alone(whole: Path):
     page = (whole / "report.html").read_text()
     assert "http" not in page and "src=" not in page and "@import" not in page and "url(#" in page
@@ -147,6 +150,7 @@ def test_the_report_stands_alone(whole: Path):
     assert page.count("<svg") == 4  # curves, over all tasks, profiles, improvement
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_told_and_not_counted(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ):
@@ -172,6 +176,7 @@ def test_a_failed_run_is_told_and_not_counted(
     assert (row["seeds"], row["failed"], row["iqm_low"], row["final_std"]) == ("1", "1", "", "")
 
 
+@pytest.mark.slow
 def test_any_folder_of_runs_can_be_reported(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ):
@@ -337,6 +342,7 @@ def test_a_mistake_is_one_sentence_and_starts_nothing(
     assert os.listdir() == ["mine.txt"]
 
 
+@pytest.mark.slow
 def test_a_folder_says_all_itself(whole: Path, capfd: pytest.CaptureFixture):
     assert main.main(["campaign", str(whole), "--steps", "100"]) == 2
     assert "nothing else but --at-once" in capfd.readouterr().err

@@ -122,6 +122,7 @@ def test_what_was_asked_for_is_refused_even_if_it_is_the_default(words: str) -> 
         compose_arguments(words.split())
 
 
+@pytest.mark.slow
 def test_the_same_from_python(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     few = {"steps": 1000, "games": 4}
     config, told = compose(Request("test/identity", "dqn", options=few))

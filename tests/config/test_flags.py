@@ -134,6 +134,7 @@ def test_bash_completes_algorithms_and_options(
     assert done.stdout.split() == ["mappo", "--games", "--gamma"]
 
 
+@pytest.mark.slow
 def test_a_tracker_without_a_login_is_refused_before_anything_is_compiled(tmp_path: Path) -> None:
     """In a process of its own, as wandb remembers who one is."""
     pytest.importorskip("wandb")

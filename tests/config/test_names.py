@@ -125,6 +125,7 @@ def assert_told(run: Path, one: str, other: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("one", "other"), quick(PAIRS, 1))
 def test_trap_40_teams_may_be_called_as_anything_of_ours(
     one: str,
@@ -268,6 +269,7 @@ class Hosted(ParallelEnv):
         """Nothing is held."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("one", "other"), [("steps", "returns"), ("evaluation", "env")])
 def test_trap_40_the_same_on_the_host(one: str, other: str, elsewhere: Path) -> None:
     sides = {one: ("ppo", {"hidden": 4, "minibatches": 1}), other: "random"}

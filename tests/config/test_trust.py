@@ -277,6 +277,7 @@ def test_what_a_file_says_cannot_steer_the_terminal(
     assert "\x1b" not in told and "\\x1b[2J" in told and len(told) < 2100
 
 
+@pytest.mark.slow
 def test_campaigns_of_strangers_run_nothing(
     mark: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -234,6 +234,7 @@ def test_trap_28_many_faults_leave_exact_counts_and_nothing_behind(
     assert (len(children(os.getpid())), descriptors()) == before
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_runs_whatever_the_number_of_workers() -> None:
     """In this process, in one other, in two that share five games unevenly, all games at once or by
     halves: the same to the bit, also what policies remember."""
@@ -273,6 +274,7 @@ def test_games_step_by_halves_where_that_takes_longer_than_acting() -> None:
     assert Slow.waited == [ALL] * 3 + [*HALVES] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_fault_in_one_half_leaves_the_other_alone(workers: int, here: None) -> None:
     shares = {"raises": 0.3, "nan": 0.2, "reset": 0.1}
@@ -287,6 +289,7 @@ def test_a_fault_in_one_half_leaves_the_other_alone(workers: int, here: None) ->
     assert float(metrics.returns[TEAM].sum()) == ended * LENGTH
 
 
+@pytest.mark.slow
 def test_by_halves_too_a_lost_process_leaves_whole_episodes(here: None) -> None:
     """Its games all open new episodes: what is kept is of whole episodes, step after step."""
     env = make("brittle:make", killed=0.15)
@@ -431,6 +434,7 @@ def test_what_cannot_be_saved_or_opened_is_said_in_a_sentence(here: None) -> Non
     assert "Traceback" in caught.value.detail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "times", "code"),
     [

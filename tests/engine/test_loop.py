@@ -207,6 +207,7 @@ def against(env_id: str, **teams: str):
     return loop, *run(loop, 2)
 
 
+@pytest.mark.slow
 def test_teams_with_different_algorithms_each_have_their_own_learner():
     loop, state, metrics = against("matrix/matching_pennies", even="coma", odd="ppo")
     fresh = {
@@ -223,6 +224,7 @@ def test_teams_with_different_algorithms_each_have_their_own_learner():
     np.testing.assert_allclose(metrics.returns["even"], -metrics.returns["odd"], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_on_policy_and_off_policy_teams_play_each_other():
     _, state, metrics = against("matrix/matching_pennies", even="dqn", odd="mappo")
     assert state.learners["even"].updates == 0  # too early: 10,000 steps
@@ -230,6 +232,7 @@ def test_on_policy_and_off_policy_teams_play_each_other():
     assert state.memories["even"].size == 16 and state.learners["odd"].scale.windows > 1
 
 
+@pytest.mark.slow
 def test_a_scripted_team_learns_nothing_while_the_other_does():
     _, state, metrics = against("mpe/simple_tag", adversary="a2c", agent="random")
     assert state.learners["agent"] == () and metrics.learning["agent"] == {}
@@ -335,6 +338,7 @@ def test_greedy_evaluation_repeats_where_sampling_differs():
     assert bits(one[0]) == bits(other[0]) and bits(one[1]) != bits(other[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mappo", "qmix", "maddpg"])
 def test_thousands_of_games_learn_in_one_call_that_never_leaves_its_device(name):
     """As many games as an accelerator would play: nothing goes to the host inside a call."""

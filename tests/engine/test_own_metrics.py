@@ -36,6 +36,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(SUPPORT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("length", "window"), [(3, 5), (7, 3), (4, 4)])
 def test_training_sums_up_what_is_said_of_the_episodes_that_ended(length: int, window: int) -> None:
     """Ends fall inside windows, on their first step and on their last; nothing else counts."""
@@ -48,6 +49,7 @@ def test_training_sums_up_what_is_said_of_the_episodes_that_ended(length: int, w
     assert (metrics.own["agent/won"] <= metrics.episodes).all()
 
 
+@pytest.mark.slow
 def test_a_game_that_says_nothing_trains_as_it_did() -> None:
     """The same game with and without metrics learns the same, to the bit."""
     silent, saying = (
@@ -139,6 +141,7 @@ def players(env: Any) -> dict[str, Any]:
     return {team: random_policy(spec) for team, spec in env.teams.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_the_host_says_it_too(workers: int, here: None) -> None:
     env = make("tallies:make")

@@ -94,6 +94,7 @@ def test_learning_is_the_same_wherever_games_are_played(
     assert bits(trained(c, 3)[0]) == here
 
 
+@pytest.mark.slow
 def test_a_lost_host_costs_its_episodes_and_is_replaced() -> None:
     state, loop = trained(config("ppo", PPO), 2, iterations=5, dies=2)
     assert [fault.game for fault in loop.faults] == [0]

@@ -193,6 +193,7 @@ def test_players_that_do_not_learn_play_the_same(monkeypatch: pytest.MonkeyPatch
     assert ends[0] == ends[1] and ends[0][1]
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_runs_whatever_the_number_of_workers() -> None:
     env = make("gym:CartPole-v1")
     ends = []
@@ -206,6 +207,7 @@ def test_equal_seeds_give_equal_runs_whatever_the_number_of_workers() -> None:
     assert ends[0] == ends[1] != ends[2]
 
 
+@pytest.mark.slow
 def test_ppo_solves_identity_with_windows_one_update_old() -> None:
     env = Identity(n=2, length=10)
     algorithm = build("ppo", env, **TINY | {"hidden": 16})
@@ -217,6 +219,7 @@ def test_ppo_solves_identity_with_windows_one_update_old() -> None:
     assert score > 9.0, score  # of 10; play at random earns 2.5
 
 
+@pytest.mark.slow
 def test_a_run_is_stopped_and_resumed(tmp_path: Path) -> None:
     class Early(shoal.Callback):
         def on_iteration(self, run: Any, metrics: Any) -> None:

@@ -40,6 +40,7 @@ def test_every_family_says_preferences_and_values(name):
         np.testing.assert_allclose(values, legal.max(-1), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_without_its_critic_or_its_memory_a_policy_says_no_value():
     assert thoughts("mappo", acting=True)[1].values is None
     assert thoughts("mappo", torso="gru")[1].values is None

@@ -113,6 +113,7 @@ def test_a_broken_rule_is_named_with_agent_and_step(
     assert re.match(finding, str(found[sentence][0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["none", "died", "shared"])
 def test_what_keeps_the_rules_is_not_blamed(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reward at the very step of a death is right, and so is the team's reward after it."""
@@ -122,6 +123,7 @@ def test_what_keeps_the_rules_is_not_blamed(rule: str, monkeypatch: pytest.Monke
     assert report.episodes == -(-21 // (LENGTH + 1)) and report.teams["agent"].n == AGENTS
 
 
+@pytest.mark.slow
 def test_the_command_says_it_and_exits_with_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +216,7 @@ class Two:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("vice", "sentence", "finding"),
     [

@@ -370,6 +370,7 @@ def test_the_game_of_the_page_keeps_the_contract_and_can_be_drawn(printed):
     assert next(iter(game.pictures([state], [{}], 0))).ndim == 3
 
 
+@pytest.mark.slow
 @with_pages
 @pytest.mark.parametrize("team", ["dog", "hare"])
 def test_two_teams_of_a_game_know_their_rivals_without_being_lined_up(printed, team):

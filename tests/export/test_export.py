@@ -169,6 +169,7 @@ def test_stablehlo_is_equal(name: str, torso: str, tmp_path: Path):
     assert check(made, one.load(tmp_path), ()).difference < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", [pytest.param("numpy", marks=pytest.mark.slow), "onnx", *SLOW])
 def test_owners_sizes_last_actions_and_images(to: str, tmp_path: Path):
     if to in FRAMEWORKS:
@@ -276,6 +277,7 @@ def test_an_operation_without_words_is_named(kind: type[PPO], word: str, tmp_pat
     assert check(made, one.load(tmp_path), ()).decisions
 
 
+@pytest.mark.slow
 def test_it_acts_as_player_act_does(tmp_path: Path):
     """By agent name, over an episode that opens anew in one game."""
     player = untrained("mappo", SPREAD, torso="gru", last_action=True)
@@ -313,6 +315,7 @@ def _carried(outputs: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_one_agent_alone_has_inputs_of_its_own(tmp_path: Path):
     player = untrained("mappo", SPREAD).agent("agent_1")
     done = player.export(tmp_path / "one", to="numpy")
@@ -346,6 +349,7 @@ def test_a_policy_that_differs_is_refused():
         check(made, other_logits, ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["numpy", "onnx", *SLOW])
 def test_the_example_runs_without_shoal_and_jax(to: str, tmp_path: Path):
     if to in FRAMEWORKS:
@@ -359,6 +363,7 @@ def test_the_example_runs_without_shoal_and_jax(to: str, tmp_path: Path):
     assert len(ran.stdout.splitlines()) == 3
 
 
+@pytest.mark.slow
 def test_each_team_has_a_folder_and_an_export_is_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -399,6 +404,7 @@ def test_what_cannot_be_exported_is_said_in_a_sentence(
     assert "the weights in" in specs(str(saved), "--to", "numpy")
 
 
+@pytest.mark.slow
 def test_past_selves_are_refused_and_the_team_beside_them_is_not(tmp_path: Path):
     teams = list(envs.make("matrix/matching_pennies").teams)
     player = untrained(dict(zip(teams, ("ppo", "past"), strict=True)), "matrix/matching_pennies")

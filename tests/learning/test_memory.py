@@ -112,6 +112,7 @@ def assert_lived(drawn: Drawn, lived: list[int], ahead: bool, whole: Stream) -> 
         np.testing.assert_array_equal(drawn.rivals_after, whole.rivals[number[-1], game])
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     st.sampled_from([1, 3, 4, 12]),

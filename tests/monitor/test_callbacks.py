@@ -242,6 +242,7 @@ def test_trap_27_a_best_policy_of_the_lost_future_is_not_kept(
     assert weights(path) == weights(whole[0].path) and policy_store.best_of(path) == whole[0].best
 
 
+@pytest.mark.slow
 def test_who_decides_which_policy_is_best(tmp_path: Path):
     """The first team that learns, or the one that was named."""
     sizes: dict[str, Any] = {
@@ -303,6 +304,7 @@ def learnt(env: Env, names: dict[str, str]) -> set[str]:
     return {f"<team>/{name}" for team in players for name in metrics.learning[team]}
 
 
+@pytest.mark.slow
 @with_pages
 def test_every_metric_is_documented_and_every_documented_one_is_there(
     whole: tuple[Result, Witness],
@@ -371,6 +373,7 @@ def test_a_video_is_in_the_tensorboard_events(tmp_path: Path):
     np.testing.assert_array_equal(shown, frames)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["wandb", "mlflow"])
 def test_a_tracker_that_is_not_installed_is_asked_for_in_a_sentence(word: str, tmp_path: Path):
     program = (
@@ -404,6 +407,7 @@ def tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str) -> Resul
     return shoal.resume(tmp_path / "tracked", quiet=True)
 
 
+@pytest.mark.slow
 def test_weights_and_biases_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -463,6 +467,7 @@ def wandb_records(path: Path) -> list[Any]:
     return records
 
 
+@pytest.mark.slow
 def test_mlflow_with_a_local_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
@@ -489,6 +494,7 @@ def test_mlflow_with_a_local_database(tmp_path: Path, monkeypatch: pytest.Monkey
 # -- the page --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @with_pages
 def test_the_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)

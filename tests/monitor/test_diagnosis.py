@@ -74,6 +74,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_what_a_game_gives_is_named_before_the_learning_rate(case: str, tmp_path: Path) -> None:
     options, told = CASES[case]

@@ -205,6 +205,7 @@ def test_environments_of_others_are_filmed_as_they_are_evaluated(env, options, t
     assert len(take_pictures) == takes[0].steps + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["jaxmarl:MPE_simple_tag_v3", "jaxmarl:SMAX", "gymnax:CartPole-v1", "jumanji:Snake-v1"]
 )
@@ -268,6 +269,7 @@ def test_an_environment_without_pictures_is_one_sentence(function, why):
         film.camera(env, {}, 1, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".mp4", ".gif"])
 def test_a_file_holds_every_instant_and_a_second_at_the_end(ending, tmp_path):
     path = tmp_path / "new" / f"film{ending}"
@@ -292,6 +294,7 @@ def test_tiny_pictures_grow_and_odd_ones_become_even(tmp_path):
     assert [frame.shape for frame in read_back(tmp_path / "odd.mp4")] == [(84, 80, 3)] * 2
 
 
+@pytest.mark.slow
 def test_without_ffmpeg_mp4_is_refused_in_a_sentence_and_gif_is_the_default(tmp_path):
     script = (
         "import sys; sys.modules['imageio_ffmpeg'] = None\n"
@@ -376,6 +379,7 @@ def test_filming_leaves_a_video_of_each_evaluation_also_in_tensorboard(filmed):
     assert events.count(b"evaluation/film") == 3 and events.count(b"GIF89a") == 3
 
 
+@pytest.mark.slow
 def test_a_run_is_watched_into_its_own_folder(filmed, capsys):
     run = filmed / "film-0"
     assert main(["watch", str(run), "--seed", "3", "--team", "agent=random", "--best"]) == 0
@@ -391,6 +395,7 @@ def test_a_run_is_watched_into_its_own_folder(filmed, capsys):
     assert f"wrote {run / 'videos' / 'last-seed-1.mp4'}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_the_film_that_the_command_writes(filmed):
     run = filmed / "film-0"
     result = Run(run, {}, {}, {}, 200, 0.0)

@@ -87,6 +87,7 @@ class Witness(Callback):
         self.logged |= values
 
 
+@pytest.mark.slow
 def test_every_number_is_told_everywhere(
     tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +148,7 @@ def test_a_resumed_run_tells_on(tmp_path: Path) -> None:
     assert (again.metrics, again.best) == (whole.metrics, whole.best)
 
 
+@pytest.mark.slow
 def test_nothing_is_told_where_there_is_nothing(tmp_path: Path) -> None:
     run = trained(tmp_path, env="test/identity").path
     assert not any("episode" in name for line in lines(run) for name in line)
@@ -186,6 +188,7 @@ class Hostile(Scored):
         return {name: world.right + k for k, name in enumerate(self.metrics)}
 
 
+@pytest.mark.slow
 def test_a_metric_may_be_called_as_anything_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +220,7 @@ def test_a_game_that_says_nonsense_ends_the_run_in_a_sentence(
         trained(tmp_path, env="test/nonsense")
 
 
+@pytest.mark.slow
 def test_a_run_on_the_host_is_saved_with_its_metrics(tmp_path: Path) -> None:
     """Its workers agree on them once; whoever reads the folder knows them without opening it."""
     teams = {"red": ("random", {}), "blue": ("random", {})}
@@ -240,6 +244,7 @@ def test_smac_is_won_or_lost(tmp_path: Path) -> None:
     assert all(row["episode/won"] in "01" for row in rows(result.path))
 
 
+@pytest.mark.slow
 def test_seeds_are_told_together(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     from shoal.sweep import seeds
 

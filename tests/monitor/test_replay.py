@@ -35,6 +35,7 @@ def run(tmp_path_factory):
     return train(config(out, replays=2, name="recorded"), quiet=True).path
 
 
+@pytest.mark.slow
 def test_a_replay_is_an_episode_of_the_evaluation(run):
     files = sorted((run / replay.FOLDER).iterdir())
     assert len(files) == 2 * 3 and files[0].name == "step-000000000-0.json"
@@ -49,6 +50,7 @@ def test_a_replay_is_an_episode_of_the_evaluation(run):
         assert path.stat().st_size < 40_000
 
 
+@pytest.mark.slow
 def test_minds_hold_what_agents_saw_thought_and_did(run):
     said = json.loads(sorted((run / replay.FOLDER).iterdir())[-1].read_text())
     for now in said["minds"][:-1]:

@@ -52,6 +52,7 @@ MEMBERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "settings"), MEMBERS, ids=str)
 def test_trap_37_a_dimension_without_width_is_held_and_every_agent_has_its_own_bounds(
     name, settings

@@ -205,6 +205,7 @@ def test_a_player_is_shown_images_as_they_are():
 # -- learning --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind", "sharing"),
     [("coma", "mlp", "shared"), ("qmix", "gru", "own"), ("sac", "mlp", "shared")],

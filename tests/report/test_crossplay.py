@@ -51,6 +51,7 @@ def tag(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [out / "a", out / "b"]
 
 
+@pytest.mark.slow
 def test_with_itself_a_policy_plays_as_it_does_alone(spread: list[Path]) -> None:
     entrants = [entrant(run) for run in spread]
     table = crossplay(entrants, RULES)
@@ -61,6 +62,7 @@ def test_with_itself_a_policy_plays_as_it_does_alone(spread: list[Path]) -> None
     assert (table.rows, table.columns) == ("agent_0", "agent_1, agent_2")
 
 
+@pytest.mark.slow
 def test_a_row_plays_one_team_and_a_column_the_other(tag: list[Path]) -> None:
     table = crossplay([entrant(run) for run in tag], RULES)
     for row, mine in enumerate(tag):
@@ -74,6 +76,7 @@ def test_a_row_plays_one_team_and_a_column_the_other(tag: list[Path]) -> None:
         np.testing.assert_allclose(turned.returns[team], returns.T, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_command_writes_numbers_and_a_heat_map(
     spread: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -177,6 +177,7 @@ def test_a_name_may_look_like_a_formula(tmp_path: Path) -> None:
     assert main.main(["report", str(tmp_path / "runs")]) == 0
 
 
+@pytest.mark.slow
 def test_a_report_may_be_of_several_folders_a_selection_and_elsewhere(
     tmp_path: Path, capsys: pytest.CaptureFixture
 ):

@@ -75,6 +75,7 @@ def study(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_metrics_are_columns(study: Path, capsys: pytest.CaptureFixture) -> None:
     assert main.main(["report", str(study)]) == 0
     told = {(row["env"], row["algorithm"]): row for row in table(study)}
@@ -134,6 +135,7 @@ def test_a_campaign_is_refused_before_it_begins(
     assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.slow
 def test_seeds_in_one_program_say_each_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(envs.GAMES, "test/scored", Scored)
     env = Scored(length=3)

@@ -97,9 +97,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return checkpoint(place / "run")
 
 
-@pytest.mark.parametrize(
-    "name", ["mappo", *(pytest.param(n, marks=pytest.mark.slow) for n in ("qmix", "maddpg"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mappo", "qmix", "maddpg"])
 def test_two_processes_end_as_two_devices_of_one(
     name: str, alone: dict[str, bytes], tmp_path: Path
 ) -> None:

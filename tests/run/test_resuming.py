@@ -105,6 +105,7 @@ def test_half_and_further_is_the_whole_to_the_bit_where_nothing_is_annealed(
     assert learnt(first.path) == learnt(whole.path)
 
 
+@pytest.mark.slow
 def test_an_annealed_rate_goes_back_up(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = weights(run)
     done = json.loads((run / folder.SUMMARY).read_text())["steps"]
@@ -162,6 +163,7 @@ def test_it_can_be_trained_further_more_than_once(run: Path) -> None:
     assert [one["steps"] for one in extended] == [HALF, 150]
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_may_end_sooner(tmp_path: Path) -> None:
     cut = train(tmp_path, "cut", steps=1000, callbacks=[Enough(40)]).path
     result = shoal.resume(cut, quiet=True, steps=HALF)

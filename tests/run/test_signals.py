@@ -76,6 +76,7 @@ def test_ctrl_c_saves_and_ends_a_loop_over_seeds(whole: Path, tmp_path: Path) ->
     assert shoal.resume(cut, quiet=True).steps >= 160 and weights(cut) == weights(whole)
 
 
+@pytest.mark.slow
 def test_stopped_is_always_a_number(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +94,7 @@ def test_stopped_is_always_a_number(
     assert folder.finished(whole) and not folder.finished(by_callback.path)
 
 
+@pytest.mark.slow
 def test_who_asks_to_stop_does_not_wait_for_evaluations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ).path
 
 
+@pytest.mark.slow
 def test_500_damaged_checkpoints_are_refused_and_the_one_before_is_used(
     trained: Path, tmp_path: Path
 ) -> None:

@@ -287,6 +287,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ).path  # type: ignore
 
 
+@pytest.mark.slow
 def test_the_best_policy_is_evaluated_when_asked_for(run: Path, capsys: pytest.CaptureFixture[str]):
     assert shoal.load(run).steps != shoal.load(run, best=True).steps
     for flags, best in (([], False), (["--best"], True)):

@@ -77,6 +77,7 @@ def test_a_folder_holds_what_acts(name: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_policies_of_a_run_are_those_it_evaluated(tmp_path: Path) -> None:
     """Its last, its best, its past selves and what others freeze of it."""
     sizes: dict[str, Any] = {

@@ -31,6 +31,7 @@ def fits(path: Path, kind: Any) -> dict[str, Any]:
     return said
 
 
+@pytest.mark.slow
 def test_a_checkpoint(run: Path):
     said = fits(next(checkpoint.places(run)) / checkpoint.ABOUT, records.CheckpointAbout)
     assert set(said["best"]) == set(records.BestAbout.__annotations__)

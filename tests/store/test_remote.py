@@ -119,6 +119,7 @@ def test_who_was_replaced_writes_no_more(bucket: str) -> None:
     new.push()
 
 
+@pytest.mark.slow
 def test_a_run_elsewhere_is_resumed_where_nothing_of_it_was(
     tmp_path: Path, staging: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

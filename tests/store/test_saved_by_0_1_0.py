@@ -34,6 +34,7 @@ def test_its_policies_act_and_are_evaluated(run: Path, best: bool) -> None:
     assert np.isfinite(played.returns["agent"]).all()
 
 
+@pytest.mark.slow
 def test_it_goes_on_to_its_end(run: Path) -> None:
     steps = json.loads((run / "config.json").read_text())["settings"]["steps"]
     result = shoal.resume(run, quiet=True)

@@ -37,6 +37,7 @@ def statistics(player: Any) -> dict[str, np.ndarray]:
     return folder.leaves_by_name(player.learners["agent"].statistics)
 
 
+@pytest.mark.slow
 def test_trap_24_27_the_policy_on_disk_has_them(run: Any, tmp_path: Path):
     player = shoal.load(run.path)
     found = statistics(player)
@@ -45,6 +46,7 @@ def test_trap_24_27_the_policy_on_disk_has_them(run: Any, tmp_path: Path):
     assert all((again[name] == found[name]).all() for name in found)
 
 
+@pytest.mark.slow
 def test_it_is_exported_and_frozen_with_them(run: Any, tmp_path: Path):
     player = shoal.load(run.path)
     done = player.export(tmp_path / "made", to="numpy")  # compared with the policy as it is written

@@ -66,6 +66,7 @@ def saved(run: Path, team: str = "agent") -> dict[str, np.ndarray]:
     return {name.removeprefix(own): x for name, x in leaves.items() if name.startswith(own)}
 
 
+@pytest.mark.slow
 def test_it_plays_as_the_other_run_ended_and_learns_on(mappo: Any, tmp_path: Path) -> None:
     result = train("mappo", "test/identity", tmp_path, name="on", from_run=str(mappo.path))
     assert result.before == mappo.scores and result.before != mappo.before
@@ -112,6 +113,7 @@ def test_other_options_of_the_game_may_change_shapes(mappo: Any) -> None:
     assert len(first) > len(new)
 
 
+@pytest.mark.slow
 def test_targets_are_taken_or_begin_as_what_they_follow(vdn: Any) -> None:
     """A checkpoint has them; a policy does not."""
     _, first, _ = begun("vdn test/identity --warmup 20 --capacity 200", vdn.path)
@@ -145,6 +147,7 @@ def test_nothing_that_fits_is_refused_before_anything_is_made(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_teams_are_told_apart_by_name(tmp_path: Path) -> None:
     """One of them learns in both runs, one begins to, one never does."""
     env = "matrix/matching_pennies"
@@ -159,6 +162,7 @@ def test_teams_are_told_apart_by_name(tmp_path: Path) -> None:
         begun("ppo test/identity", made.path)
 
 
+@pytest.mark.slow
 def test_it_is_recorded_and_resumed_without_the_other_folder(mappo: Any, tmp_path: Path) -> None:
     class Enough(shoal.Callback):
         def on_iteration(self, run: Any, values: dict[str, float]) -> None:

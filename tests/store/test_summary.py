@@ -145,6 +145,7 @@ def test_what_raises_before_training_is_named(
         assert summary(tmp_path / name)["reason"] == "crashed"
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_be_gone_on_with_is_left_as_it_was(tmp_path: Path) -> None:
     """Its checkpoint says something odd of the best policy, or its log is gone."""
     run = train(tmp_path).path

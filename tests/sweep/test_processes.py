@@ -113,6 +113,7 @@ def test_seeds_stopped_and_killed_end_as_each_alone_to_the_bit(tmp_path: Path) -
         assert plain[0] == plain[1]
 
 
+@pytest.mark.slow
 def test_seeds_are_a_group_with_a_summary_that_is_not_run_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -171,6 +172,7 @@ def test_a_group_of_hosted_environments_from_python(tmp_path: Path) -> None:
         shoal.train("ppo", "gym:CartPole-v1", **options)
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_leaves_the_others_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ TOGETHER = ("--method", "population", "--together", "--out", "x")
 WORDS = ["a2c", "test/identity", *SIZES.split()]
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_and_leaves_a_preset(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,7 +86,8 @@ def test_a_grid_is_tried_whole_and_bad_trials_are_pruned(tmp_path: Path) -> None
     assert (out / "importance.png").exists()
 
 
-@pytest.mark.parametrize("how", [["--together"], pytest.param([], marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [["--together"], []])
 def test_a_population_replaces_its_worst_by_forks_of_its_best(
     how: list[str], tmp_path: Path
 ) -> None:

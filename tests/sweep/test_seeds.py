@@ -121,6 +121,7 @@ def test_a_group_does_not_shrink(tmp_path: Path) -> None:
         seeds._with_more(tmp_path, [0, 1, 2], "2", 0)
 
 
+@pytest.mark.slow
 def test_runs_with_other_numbers_in_one_program_end_as_alone(tmp_path: Path) -> None:
     """Each learns with its own; the program takes them as arrays."""
     words = [*TINY.split(), "--devices", "1", "--out", str(tmp_path)]
@@ -148,6 +149,7 @@ def test_runs_with_other_numbers_in_one_program_end_as_alone(tmp_path: Path) -> 
     assert any((learnt[0][name] != learnt[1][name]).any() for name in learnt[0])
 
 
+@pytest.mark.slow
 def test_seeds_in_one_program_are_trained_further(tmp_path: Path) -> None:
     """As on an accelerator; one of them begins only then."""
     base, _ = compose_arguments([*TINY.split(), "--devices", "1", "--out", str(tmp_path)])

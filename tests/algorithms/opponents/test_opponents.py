@@ -147,6 +147,7 @@ def test_opponents_change_when_it_is_time_and_only_then(duel: SimpleNamespace):
     assert drawn == {0, 1, 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("period", [3, 4])
 def test_an_opponent_drawn_in_mid_episode_remembers_nothing_of_its_predecessors(period: int):
     """After three iterations: those of every third are new and know nothing yet, those of every
@@ -349,11 +350,13 @@ def weights(run: Path, team: str) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_a_frozen_policy_never_changes_to_the_bit(runs: SimpleNamespace):
     ours, theirs = weights(runs.second, "odd"), weights(runs.first, "even")
     assert ours and ours == theirs
 
 
+@pytest.mark.slow
 def test_a_frozen_policy_plays_as_its_run_would_at_its_end(runs: SimpleNamespace):
     """Also its exploration is that of the end, however early in its new run it plays."""
     first, second = shoal.load(runs.first), shoal.load(runs.second)

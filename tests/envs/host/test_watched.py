@@ -87,6 +87,7 @@ def test_a_constructor_that_fails_is_one_sentence(
         probe("vices:make", {"what": what, "where": where}, 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["raises", "exits", "ends", "hangs", "thread", "child", "orphan"])
 def test_what_it_does_when_it_is_closed_is_not_our_affair(
     what: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -97,6 +98,7 @@ def test_what_it_does_when_it_is_closed_is_not_our_affair(
     assert not sleepers(f"shoal-{os.getpid()}-{what}") and "Traceback" not in capfd.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "where", "rule", "finding"),
     [
@@ -184,6 +186,7 @@ def test_check_env_names_what_is_done_to_its_process(
     assert not sleepers(mark)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "code", "sentence"),
     [
@@ -250,6 +253,7 @@ def test_a_run_ends_well_whatever_closing_its_environment_does(
     assert not sleepers(mark)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["child", "orphan"])
 def test_what_an_environment_starts_ends_with_the_run(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -278,6 +282,7 @@ def until(true: Any, seconds: float = 100.0) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", ["train ppo vices:make --workers 1 --out out", "check-env vices:make"]
 )
@@ -300,6 +305,7 @@ def test_ctrl_c_ends_a_command_whose_environment_hangs(
     assert "Traceback" not in (tmp_path / "errors").read_text()
 
 
+@pytest.mark.slow
 def test_children_of_an_environment_end_when_the_command_is_killed(tmp_path: Path) -> None:
     note, mark = tmp_path / "note", f"shoal-{os.getpid()}-killed"
     run = command(
@@ -315,6 +321,7 @@ def test_children_of_an_environment_end_when_the_command_is_killed(tmp_path: Pat
     until(lambda: not sleepers(mark), 20)
 
 
+@pytest.mark.slow
 def test_trap_28_an_environment_that_hangs_is_replaced_also_in_a_short_run(tmp_path: Path) -> None:
     """Without asking for workers: the default watches."""
     with pytest.raises(ShoalError, match=r"broke 1 times|lost 5 times") as caught:
@@ -348,6 +355,7 @@ def test_agents_in_another_order_are_refused_by_name(workers: int, tmp_path: Pat
         train(tmp_path, "vices:shuffled", kept=str(tmp_path / "kept"), workers=workers)
 
 
+@pytest.mark.slow
 def test_an_environment_that_may_exist_only_once_can_be_trained_on(tmp_path: Path) -> None:
     """With `alone`: training's is closed for every evaluation and begins a new episode after it,
     without a fault."""
@@ -444,6 +452,7 @@ def test_a_compiled_game_that_never_ends_is_given_up_too() -> None:
     ).length.tolist() == [60, 60]
 
 
+@pytest.mark.slow
 def test_making_an_environment_may_take_longer_than_a_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -469,6 +478,7 @@ def test_patience_reaches_the_process_that_tells_who_plays(
     assert "does not return from make within 1 s" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_training_does_not_wait_for_a_worker_that_hangs(tmp_path: Path) -> None:
     """It is saved what there is; the patience of an hour is not used up."""
     note = tmp_path / "note"
@@ -536,16 +546,19 @@ def test_memory_is_reserved_before_it_is_written(monkeypatch: pytest.MonkeyPatch
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 def test_an_environment_without_close_is_trained_on(workers: int, tmp_path: Path) -> None:
     assert train(tmp_path, "vices:Closeless", workers=workers).steps >= 40
 
 
+@pytest.mark.slow
 def test_a_child_that_comes_back_instead_of_its_parent_is_ended(tmp_path: Path) -> None:
     assert train(tmp_path, what="strays", where="reset").scores["agent"] == 5.0
     assert not (tmp_path / "run" / "faults.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_a_thread_that_does_not_end_does_not_keep_the_command(tmp_path: Path) -> None:
     """Not even where the environment is played in its own process."""
     sizes = (

@@ -186,11 +186,13 @@ def test_an_episode_opens_with_everyone_alive_no_reward_and_a_future(env):
     assert (views.legal.any(-1) | ~views.alive).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env", ALL, ids=lambda env: env[0])
 def test_a_checkpoint_can_keep_the_worlds(env):
     assert all(leaf.dtype.kind in "biuf" for leaf in jax.tree.leaves(played(env).worlds))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env", [PENDULUM, SPREAD, FORAGING], ids=lambda env: env[0])
 def test_the_clock_of_a_task_without_an_end_truncates(env):
     log = played(env)
@@ -225,6 +227,7 @@ def test_a_crash_ends_snake_and_its_clock_does_not():
     assert not ended[log.ends & late].all() and not ended[:-1][~log.ends[:-1]].any()
 
 
+@pytest.mark.slow
 def test_smax_tells_who_is_dead_what_is_legal_and_its_own_state():
     log, battle = played(SMAX), played(SMAX).worlds.state
     dead = ~battle.unit_alive[..., :3]

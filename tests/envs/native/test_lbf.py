@@ -88,6 +88,7 @@ def test_whole_episodes(env_id, options):
         assert truth.events["failed"], truth.events
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("env_id", "options"), SETTINGS, ids=[env_id for env_id, _ in SETTINGS])
 def test_the_opening_is_seen_alike(env_id, options):
     game = make(env_id, **options)
@@ -104,6 +105,7 @@ def drawn(env_id: str, games: int = 4000):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", ["lbf/8x8-2p-2f", "lbf/5x6-3p-2f-coop", "lbf/5x5-4p-4f"])
 def test_openings_are_drawn_alike(env_id):
     """Where players and food are, how much food there is, and its levels, follow the package's
