@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+from shoal import devices
+
 WAITS = """
 import resource
 import jax, numpy as np
@@ -22,3 +26,11 @@ def test_small_programs_are_computed_without_waiting_for_another_thread():
     words = [sys.executable, "-c", WAITS.format(asked=True)]
     said = subprocess.run(words, capture_output=True, text=True, check=True)
     assert int(said.stdout) < 30, said.stderr  # handed over, each of the 300 calls waits
+
+
+def test_a_share_is_a_number_of_cores(monkeypatch: pytest.MonkeyPatch):
+    cores = devices.usable()
+    monkeypatch.setenv(devices.SHARE, "1")
+    assert devices.usable() == cores[:1]
+    monkeypatch.setenv(devices.SHARE, str(len(cores) + 1))
+    assert devices.usable() == cores

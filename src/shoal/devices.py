@@ -13,6 +13,7 @@ from .errors import ShoalError
 
 # programs that took at least so many seconds to compile are cached: all of them
 CACHED_FROM = 0.0
+SHARE = "SHOAL_CORES"  # environment variable: how many cores are this process's share
 
 
 def setup(cores: int = 0) -> None:
@@ -48,10 +49,13 @@ def compute_in_the_calling_thread() -> None:
 
 
 def usable() -> list[int]:
-    """The cores that this process may use; macOS tells only how many there are."""
+    """The cores that this process may use, or as many of them as are its share; macOS tells only
+    how many there are."""
     if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
+        cores = sorted(os.sched_getaffinity(0))
+    else:
+        cores = list(range(os.cpu_count() or 1))
+    return cores[: int(os.environ.get(SHARE, len(cores)))]
 
 
 def shares(count: int) -> list[list[int]]:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..devices import shares
+from ..devices import SHARE, shares
 from ..errors import ShoalError
 from ..options import convert
 from ..peers import ADDRESS, COUNT, METHOD, RANK
@@ -33,13 +33,17 @@ FIRST_PORT = 20_000  # a job's own, by its number
 
 def local(hosts: int, words: list[str]) -> int:
     """Run a command as several processes on this machine, each with its share of the cores; return
-    the exit code of the first."""
+    the exit code of the first.
+
+    A share is a number. Which cores they are, the system decides from moment to moment: processes
+    that wait for each other are slower if each is held to its own."""
     address = f"127.0.0.1:{free_port()}"
     with contextlib.ExitStack() as stack:
         children: list[LocalProcess] = []
         stack.callback(_end, children)
         for rank, cores in enumerate(shares(hosts)):
-            children.append(LocalProcess(words, cores, variables(address, hosts, rank), not rank))
+            told = variables(address, hosts, rank) | {SHARE: str(len(cores))}
+            children.append(LocalProcess(words, told, not rank))
         return watched(children, f"shoal launch --hosts {hosts}")
 
 
@@ -51,9 +55,9 @@ def variables(address: str, count: int, rank: int) -> dict[str, str]:
 class LocalProcess:
     """One of several processes of this machine; only the first shows what it prints."""
 
-    def __init__(self, words: list[str], cores: list[int], told: dict[str, str], shown: bool):
+    def __init__(self, words: list[str], told: dict[str, str], shown: bool):
         self.output = -1 if shown else unnamed_file()
-        self.popen = child(words, cores, os.environ | told, None if shown else self.output)
+        self.popen = child(words, [], os.environ | told, None if shown else self.output)
         self.poll = self.popen.poll
         self.send_signal = self.popen.send_signal
 
