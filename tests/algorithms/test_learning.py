@@ -57,7 +57,8 @@ OWN = {
     "hatrpo": {"max_kl": 0.1},
     "coma": {"epsilon_steps": 5_000, "epsilon_end": 0.005},
     "owqmix": {"lr": 5e-3, "tau": 0.02},
-    "pqn_qmix": {"epochs": 4},
+    "pqn_qmix": {"epochs": 8},
+    "sable": {"lr": 3e-3},
 }
 REPLAY = {"updates": 8, "tau": 0.2}  # learn faster from it
 LAST = 10  # iterations whose episodes are scored

@@ -32,6 +32,7 @@ from helpers import (
 from shoal import plugins
 from shoal.algorithms import find
 from shoal.algorithms.coma import COMA
+from shoal.algorithms.deciding_in_turn import TurnPPO
 from shoal.engine.loop import Loop
 from shoal.engine.play import _rivals
 from shoal.envs import make
@@ -102,7 +103,7 @@ def test_trap_12_13_18_the_window_reevaluates_to_the_acting_log_probs(member):
     episode's end."""
     window = member.seen.window
     assert window.view.first[1:-1].any() and not window.view.first[0].all()
-    np.testing.assert_allclose(member.seen.log_prob, window.record.log_prob, atol=1e-6)
+    np.testing.assert_allclose(member.seen.log_prob, window.record.log_prob, atol=1e-5)
     assert window.record.log_prob.min() < -0.1
 
 
@@ -131,10 +132,16 @@ def corrupted(window: Window) -> Window:
     )
 
 
+def window_for(name: str) -> Window:
+    """A window that the algorithm learns from: any of the family's, unless its memory differs."""
+    in_turn = issubclass(find(name), TurnPPO)
+    return probe(name if in_turn else "ppo").seen.window
+
+
 @pytest.mark.parametrize("name", POLICY)
 def test_trap_11_the_dead_and_dummy_steps_influence_nothing(name):
     """Losses, entropy, advantage and value statistics: the learner is the same to the bit."""
-    learn, window = learnt(name, reward="own"), probe("ppo").seen.window
+    learn, window = learnt(name, reward="own"), window_for(name)
     before, after = learn(window, clock())
     assert bits(before.params) != bits(after.params)
     assert bits(after) == bits(learn(corrupted(window), clock())[1])
@@ -142,7 +149,7 @@ def test_trap_11_the_dead_and_dummy_steps_influence_nothing(name):
 
 @pytest.mark.parametrize("name", POLICY)
 def test_trap_14_the_learning_rate_reaches_zero_with_the_last_environment_step(name):
-    before, after = learnt(name, reward="own")(probe("ppo").seen.window, clock(progress=1.0))
+    before, after = learnt(name, reward="own")(window_for(name), clock(progress=1.0))
     assert bits(before.params) == bits(after.params)
 
 
@@ -433,7 +440,7 @@ def test_trap_15_the_policy_that_acts_is_the_one_with_the_floor():
     probs = np.asarray(tell(seen.window.action)[1])
     legal = seen.window.view.legal[:-1]
     taken = np.take_along_axis(probs, seen.window.action[..., None], -1)[..., 0]
-    np.testing.assert_allclose(np.log(taken), seen.window.record.log_prob, atol=1e-6)
+    np.testing.assert_allclose(np.log(taken), seen.window.record.log_prob, atol=1e-5)
     epsilon = 0.1 + (0.01 - 0.1) * seen.clock.steps / 500_000
     assert (probs >= epsilon / legal.sum(-1, keepdims=True) * (1 - 1e-5))[legal].all()
     assert not probs[~legal].any()
