@@ -103,7 +103,8 @@ def test_trap_12_13_18_the_window_reevaluates_to_the_acting_log_probs(member):
     episode's end."""
     window = member.seen.window
     assert window.view.first[1:-1].any() and not window.view.first[0].all()
-    np.testing.assert_allclose(member.seen.log_prob, window.record.log_prob, atol=1e-5)
+    rounding = 1e-5 if isinstance(member.algorithm, TurnPPO) else 1e-6  # step by step, or at once
+    np.testing.assert_allclose(member.seen.log_prob, window.record.log_prob, atol=rounding)
     assert window.record.log_prob.min() < -0.1
 
 
