@@ -2,7 +2,7 @@
 
     python benchmarks/cluster_processes.py                     # MAPPO on Spread, three rounds
     python benchmarks/cluster_processes.py --games 1024        # with larger gradient steps
-    python benchmarks/cluster_processes.py --algorithm qmix --steps 100000 --batch 512
+    python benchmarks/cluster_processes.py --algorithm qmix --batch 1024 --updates 4
 
 Words that the script does not know are options of the run. Each round trains the same run twice, by
 `shoal train … --devices 2` and by `shoal launch --hosts 2 train … --devices 2`, each with the cores

@@ -441,7 +441,7 @@ def test_trap_15_the_policy_that_acts_is_the_one_with_the_floor():
     probs = np.asarray(tell(seen.window.action)[1])
     legal = seen.window.view.legal[:-1]
     taken = np.take_along_axis(probs, seen.window.action[..., None], -1)[..., 0]
-    np.testing.assert_allclose(np.log(taken), seen.window.record.log_prob, atol=1e-5)
+    np.testing.assert_allclose(np.log(taken), seen.window.record.log_prob, atol=1e-6)
     epsilon = 0.1 + (0.01 - 0.1) * seen.clock.steps / 500_000
     assert (probs >= epsilon / legal.sum(-1, keepdims=True) * (1 - 1e-5))[legal].all()
     assert not probs[~legal].any()
