@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,7 @@ from helpers import (
     build,
     call,
     clock,
+    decided,
     learnt,
     mortal,
     probe,
@@ -344,6 +346,48 @@ def test_statistics_leave_places_in_the_games_unit():
     assert not algorithm.standardiser.numbers.any()
     plain = find("ppo")(find("ppo").Config(normalise_obs=True), LISTING)
     assert plain.standardiser.numbers.all()
+
+
+# -- whole numbers ---------------------------------------------------------------------------------
+
+
+def test_numbers_beyond_the_ends_are_read_as_the_ends():
+    algorithm = find("ppo")(find("ppo").Config(one_hot=2, **TINY), LISTING)
+    learner = algorithm.init(np.random.default_rng(0))
+    opening = at(instant(LISTING).view, 0)
+
+    def likelihood(number: float) -> Any:
+        view = opening._replace(obs=jnp.full_like(opening.obs, number))
+        carry = algorithm.carry(learner, 2)
+        decision = decided(algorithm, learner, jax.random.key(0), view, carry, clock(), False)
+        return decision.record.log_prob
+
+    assert bits(likelihood(2.0)) == bits(likelihood(7.0)) == bits(likelihood(2.3))
+    assert bits(likelihood(2.0)) != bits(likelihood(1.0)) != bits(likelihood(-1.0))
+
+
+def test_a_state_is_read_one_hot_where_it_joins_observations():
+    kind = find("mappo")
+    wide = {}
+    for joined in (True, False):
+        spec = replace(LISTING, joined=joined)
+        algorithm = kind(kind.Config(one_hot=2, agent_id=False, **TINY), spec)
+        params = algorithm.init(np.random.default_rng(0)).params
+        torso = params["critic"].torso
+        layers = torso.inner.layers if joined else torso.layers
+        wide[joined] = layers[0].weight.shape[1]
+        assert params["actor"].torso.inner.layers[0].weight.shape[1] == 6 * 5
+    assert wide == {True: 12 * 5, False: 12}
+
+
+def test_what_is_not_read_one_hot_is_refused():
+    images = replace(LISTING, obs=12, pixels=(2, 2, 3))
+    with pytest.raises(ShoalError, match="images, which are not read one-hot"):
+        find("ppo")(find("ppo").Config(one_hot=1), images)
+    with pytest.raises(ShoalError, match="set one_hot to 0 or normalise_obs to False"):
+        find("ppo").Config(one_hot=1, normalise_obs=True)
+    with pytest.raises(ShoalError, match="one_hot must be at most 100"):
+        find("ppo").Config(one_hot=101)
 
 
 # -- entropy ---------------------------------------------------------------------------------------

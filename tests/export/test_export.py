@@ -136,8 +136,9 @@ def test_every_policy_is_equal_in_numpy_and_onnx(
         ("qmix", SPREAD, {"ensemble": 2, "torso": "gru"}),
         ("dqn", SPREAD, {"ensemble": 2, "sharing": "own"}),
         ("ppo", SPREAD, {"entities": "4:2x3,10:2x2@2,3"}),
+        ("mappo", SPREAD, {"one_hot": 2, "torso": "gru"}),
     ],
-    ids=["parts", "policies", "ensemble", "own ensemble", "entities"],
+    ids=["parts", "policies", "ensemble", "own ensemble", "entities", "one-hot"],
 )
 def test_parts_and_ensembles_are_equal_in_numpy_and_onnx(
     name: str, env: str, own: dict[str, Any], greedy: bool, tmp_path: Path

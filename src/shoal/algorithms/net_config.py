@@ -63,6 +63,9 @@ class NetConfig:
     """Things alike that an observation lists, which nets read nearest first: those that the game
     says (game), or kinds as first:numbersxcount, such as 4:2x3,10:2x2, with the agent's own place
     after them if theirs is on the board, such as 0:3x3@9,10; empty keeps the game's order."""
+    one_hot: int = 0
+    """Read observations of whole numbers one-hot, from minus this number to this number; those
+    beyond count as the ends; 0 reads numbers as they are."""
     normalise_obs: bool = False
     """Show nets observations, and the state, in deviations from their running means, clipped at
     10."""
@@ -78,13 +81,18 @@ class NetConfig:
 
     def __post_init__(self) -> None:
         positive(self, "lr", "max_grad_norm", "hidden", "layers", "rounds")
-        at_most(self, 100, "layers", "rounds")
+        at_most(self, 100, "layers", "rounds", "one_hot")
         fraction(self, "gamma", "curiosity_decay")
-        not_negative(self, "curiosity_weight", "near")
+        not_negative(self, "curiosity_weight", "near", "one_hot")
         convolutions(self.channels)
         if self.entities != "game":
             entities.parse(self.entities)
         _check_near(self)
+        if self.one_hot and self.normalise_obs:
+            raise ShoalError(
+                "one_hot reads whole numbers, which normalise_obs changes: set one_hot to 0 or"
+                " normalise_obs to False"
+            )
         if self.curiosity:
             curiosity.find(self.curiosity)
 

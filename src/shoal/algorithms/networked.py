@@ -28,10 +28,12 @@ from ..nets.inputs import (
     as_input,
     heard,
     mean_action,
+    observed,
     width,
 )
 from ..nets.layers import Rng, owners
 from ..nets.mlp import Style
+from ..nets.one_hot import OneHot, columns
 from ..types import Clock, Spec, View, Window
 from .base import Algorithm, LearnerT, MemoryT, Metrics
 from .curiosity import PART, Drive, Motive
@@ -71,6 +73,10 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         if config.state == "joined":
             self.spec = replace(spec, state=spec.n * spec.obs, joined=True)
         self.entities = self._entities()
+        if config.one_hot and spec.pixels:
+            raise ShoalError(
+                "observations here are images, which are not read one-hot: set one_hot to 0"
+            )
         self.owner = owners(config.sharing, spec)
         self.alike = len(set(self.owner)) < spec.n  # some agents share parameters
         self.told_apart = config.agent_id and self.alike
@@ -245,9 +251,13 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
         if torsos.alone(kind) and not hears:
             kind = torsos.alone(kind)
         rounds = {"rounds": c.rounds} if torsos.alone(kind) else {}
+        whole = observed(parts, self.spec) if c.one_hot and part != PART else ()
+        ins += sum(parts[i].size(self.spec) for i in whole) * (columns(c.one_hot) - 1)
         inner = torsos.find(kind)(
             rng, owner, ins, c.hidden, c.layers, Style(c.activation, c.layer_norm), **rounds
         )
+        if whole:
+            return OneHot(inner, whole, c.one_hot)
         return Cnn(encoder, inner, parts.index(OBS)) if encoder else inner
 
     def initial_carry(self, torso: Any, games: int) -> Carry:

@@ -165,6 +165,12 @@ def width(parts: tuple[InputPart, ...], spec: Spec) -> int:
     return sum(part.size(spec) for part in parts)
 
 
+def observed(parts: tuple[InputPart, ...], spec: Spec) -> tuple[int, ...]:
+    """Indices of the parts that are observations, or a state that joins them."""
+    found = (OBS, OTHERS_OBS, *((STATE,) if spec.joined else ()))
+    return tuple(i for i, part in enumerate(parts) if part in found)
+
+
 def gather(parts: tuple[InputPart, ...], context: Context, spec: Spec) -> tuple[Array, ...]:
     """Read the arrays of all parts."""
     return tuple(part.read(context, spec) for part in parts)
