@@ -69,6 +69,17 @@ def test_a_flag_wins_over_a_where():
     assert config.teams["agent"][1].lr == 5e-3 and config.settings.games == 64
 
 
+@pytest.mark.usefixtures("folder")
+def test_a_preset_without_sizes_is_of_every_size_that_has_none_of_its_own(tmp_path: Path):
+    (tmp_path / "ppo" / "lbf.toml").write_text("[algorithm]\nlr = 1e-4\n")
+    (tmp_path / "ppo" / "lbf__8x8-2p-2f.toml").write_text("[algorithm]\nlr = 2e-4\n")
+    for env, lr in {"lbf/8x8-2p-2f": 2e-4, "lbf/8x8-2p-3f": 1e-4, "lbf": 1e-4}.items():
+        config, notes = compose_arguments(["ppo", env])
+        assert config.teams["agent"][1].lr == lr
+        assert f"using the preset of ppo on {env}" in " ".join(notes)
+    assert not presets.load("ppo", "mpe/simple_tag")["algorithm"]  # no size, so nothing of it
+
+
 @pytest.mark.parametrize(("algorithm", "env"), presets.shipped())
 def test_every_where_fits_its_dataclasses(algorithm: str, env: str):
     for where in presets.wheres(algorithm, env):

@@ -1,8 +1,9 @@
 """Tuned settings by algorithm and environment: only values that differ from the defaults, with the
 command and the score.
 
-Ours are in this folder. A preset is of an environment's id; each `[[where]]` in it holds what to
-change where the environment has the `options` that it names. A plugin brings its own in a `.toml`
+Ours are in this folder. A preset is of an environment's id, or, where ids contain sizes, of all that
+have none of their own (`lbf` for `lbf/8x8-2p-2f`); each `[[where]]` in it holds what to change where
+the environment has the `options` that it names. A plugin brings its own in a `.toml`
 beside its module: a table named after its class, then after its partner:
 `[Mine."mpe/simple_spread".algorithm]` for an algorithm, `[Chase.ppo.settings]` for a game.
 """
@@ -35,8 +36,11 @@ def load(
     algorithm: str, env: str, options: Mapping[str, Any] | None = None
 ) -> dict[str, dict[str, Any]]:
     """The preset's tables for an environment with these options, empty if this pair has none."""
-    if (algorithm, env) in shipped():
+    known = shipped()
+    if (algorithm, env) in known:
         tables = _read(path(algorithm, env))
+    elif (algorithm, any_size := env.partition("/")[0]) in known:
+        tables = _read(path(algorithm, any_size))
     else:
         tables = {}
         if algorithm and env:
