@@ -33,6 +33,6 @@ def columns(most: int) -> int:
 
 def one_hot(numbers: Array, most: int) -> Array:
     """Rounded numbers `[…,F]` from -most to most as `[…,F·K]`; those beyond count as the ends."""
-    whole = jnp.clip(jnp.round(numbers), -most, most)[..., None]
+    whole = jnp.clip(jnp.floor(numbers + 0.5), -most, most)[..., None]
     found = (whole == jnp.arange(-most, most + 1)).astype(jnp.float32)
     return found.reshape(*numbers.shape[:-1], -1)
