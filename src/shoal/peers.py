@@ -28,6 +28,7 @@ ADDRESS = "JAX_COORDINATOR_ADDRESS"
 LISTENS = "JAX_COORDINATOR_BIND_ADDRESS"  # where the first process listens, if not there
 COUNT = "JAX_NUM_PROCESSES"
 RANK = "JAX_PROCESS_ID"
+COMMAND = "SHOAL_LAUNCH"  # what was typed before the words of the run, if not the usual
 FINDING = 300  # seconds for the processes to find each other
 HEARTBEAT = 30  # seconds after which a silent process counts as lost
 WAIT = 60_000  # milliseconds that a follower waits for a word before it asks again
@@ -185,9 +186,10 @@ def gather_answers() -> None:
 def lost(what: str) -> Lost:
     """The error to raise if a process is gone."""
     _here.broken = True
+    command = os.environ.get(COMMAND, f"shoal launch --hosts {count()}")
     return Lost(
         f"a process of the run was lost ({' '.join(what.split())[:200]}): go on from its newest"
-        f" checkpoint with shoal launch --hosts {count()} resume <run>"
+        f" checkpoint with {command} resume <run>"
     )
 
 

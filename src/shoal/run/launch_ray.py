@@ -25,6 +25,7 @@ from ..clusters import (
 )
 from ..devices import usable
 from ..errors import ShoalError
+from ..peers import COMMAND
 from .launch import child, free_port, read_from, unnamed_file, variables, watched
 
 PLACING = 120.0  # seconds for the cluster to find a node for each process
@@ -42,12 +43,14 @@ def on_cluster(address: str, hosts: int, devices: int, words: list[str], out: Pa
     group: Any = None
     processes: list[NodeProcess] = []
     seen = sign(out.absolute()) if out else None
+    command = f"shoal launch --hosts {hosts} --cluster {address}"
     try:
         cores = _cores(ray, hosts, devices)
         group = _placed(ray, hosts, cores)
         processes += [NodeProcess(ray, group, rank, cores) for rank in range(hosts)]
-        _started(ray, processes, words, [] if devices else list(range(cores)), seen)
-        return watched(processes, f"shoal launch --hosts {hosts} --cluster {address}")
+        own = [] if devices else list(range(cores))
+        _started(ray, processes, words, own, seen, {COMMAND: command})
+        return watched(processes, command)
     finally:
         for one in processes:
             one.close()
@@ -93,8 +96,10 @@ def _started(
     words: list[str],
     cores: list[int],
     seen: tuple[str, str] | None,
+    more: dict[str, str],
 ) -> None:
-    """Start the process on every node; the first says where the others find it."""
+    """Start the process on every node; the first says where the others find it. `more` are
+    environment variables for all."""
     here = str(Path.cwd())
     asked = [one.actor.place.remote(versions(), None if k else seen) for k, one in _each(processes)]
     places = _answers(ray, asked)
@@ -104,7 +109,7 @@ def _started(
     begun = []
     for rank, one in _each(processes):
         one.where = places[rank][0].rpartition(":")[0]
-        told = sent_variables() | variables(places[0][0], len(processes), rank)
+        told = sent_variables() | variables(places[0][0], len(processes), rank) | more
         begun.append(one.actor.start.remote(words, here, told, cores))
     _answers(ray, begun)
 
