@@ -240,4 +240,6 @@ def test_the_penalty_game_without_penalty_reaches_its_optimum(name):
         "entropy": 0.0,
         "anneal": False,
     }
+    if name == "hatrpo":  # its steps are as long as its trust region, whatever the rate
+        settings["max_kl"] = 0.03
     assert trained(name, make("matrix/penalty", k=0), iterations=250, **settings)[-1] > 230

@@ -428,8 +428,8 @@ def test_a_name_in_a_strangers_run_becomes_no_code(
     to: str, quotes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """What is written is also run, to compare it; names of teams and agents are the stranger's."""
-    if to == "torch":
-        pytest.importorskip("torch")
+    if to in FRAMEWORKS:
+        pytest.importorskip(to)
     monkeypatch.chdir(tmp_path)
     sly = f"{quotes};open('mark', 'w');{quotes}".replace("'", quotes[-1])
     spec = Spec((sly,), 3, 2, Discrete(2))

@@ -443,7 +443,7 @@ def test_self_play_runs_on_a_host_game_in_turns(tmp_path: Path, capsys: pytest.C
         )
         == 0
     )
-    assert json.loads(capsys.readouterr().out)["teams"]["player_1"]["win"] > 0.6
+    assert json.loads(capsys.readouterr().out)["metrics"]["player_1/won"] > 0.6
 
 
 def test_evaluation_with_a_team_replaced(runs: SimpleNamespace, capsys: pytest.CaptureFixture):
