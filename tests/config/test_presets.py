@@ -80,6 +80,16 @@ def test_a_preset_without_sizes_is_of_every_size_that_has_none_of_its_own(tmp_pa
     assert not presets.load("ppo", "mpe/simple_tag")["algorithm"]  # no size, so nothing of it
 
 
+@pytest.mark.usefixtures("folder")
+def test_options_in_an_id_count_as_options(tmp_path: Path):
+    file = "[[where]]\noptions = { grid_observation = true }\nalgorithm.lr = 2e-4\n"
+    (tmp_path / "ppo" / "lbf.toml").write_text(file)
+    flags = ["--env.grid-observation"]
+    for words, lr in ((["lbf/grid-8x8-2p-2f"], 2e-4), (["lbf", *flags], 2e-4), (["lbf"], 5e-4)):
+        config, _ = compose_arguments(["ppo", *words])
+        assert config.teams["agent"][1].lr == lr
+
+
 @pytest.mark.parametrize(("algorithm", "env"), presets.shipped())
 def test_every_where_fits_its_dataclasses(algorithm: str, env: str):
     for where in presets.wheres(algorithm, env):

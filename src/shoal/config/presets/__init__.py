@@ -1,10 +1,10 @@
 """Tuned settings by algorithm and environment: only values that differ from the defaults, with the
 command and the score.
 
-Ours are in this folder. A preset is of an environment's id, or, where ids contain sizes, of all that
-have none of their own (`lbf` for `lbf/8x8-2p-2f`); each `[[where]]` in it holds what to change where
-the environment has the `options` that it names. A plugin brings its own in a `.toml`
-beside its module: a table named after its class, then after its partner:
+Ours are in this folder. A preset is of an environment's id, or, where ids contain sizes, of all
+that have none of their own (`lbf` for `lbf/8x8-2p-2f`); each `[[where]]` in it holds what to change
+where the environment has the `options` that it names, by its id or beside it. A plugin brings its
+own in a `.toml` beside its module: a table named after its class, then after its partner:
 `[Mine."mpe/simple_spread".algorithm]` for an algorithm, `[Chase.ppo.settings]` for a game.
 """
 
@@ -45,7 +45,9 @@ def load(
         tables = {}
         if algorithm and env:
             tables = _beside(_algorithm(algorithm), env) or _beside(_game(env), algorithm)
-    return _fitting(tables, options or {})
+    found = envs.ours(env) if WHERE in tables else None
+    in_id = found[1] if found else {}
+    return _fitting(tables, in_id | dict(options or {}))
 
 
 def _fitting(tables: dict[str, Any], options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
