@@ -28,8 +28,15 @@ def thoughts(name, acting=False, **options):
     return one, think({team: one}, {team: learner}, CLOCK, views, carries)[team]
 
 
-@pytest.mark.parametrize("name", ["mappo", "coma", "qmix", "maddpg", "masac"])
-def test_every_family_says_preferences_and_values(name):
+FEW = ("mappo", "coma", "qmix", "maddpg", "masac", "facmac")  # of each family, and of critics
+LEARNERS = [name for name in algorithms.ALGORITHMS if name not in algorithms.UNTRAINED]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in LEARNERS],
+)
+def test_every_algorithm_says_preferences_and_values(name):
     one, (preferences, values) = thoughts(name)
     assert preferences.shape == (2, 3, 5) and values.shape == (2, 3)
     assert np.isneginf(preferences[..., 0]).all() and np.isfinite(values).all()

@@ -129,6 +129,10 @@ class Mixed(eqx.Module):
     def torso(self) -> Any:
         return self.local.torso
 
+    @property
+    def memory(self) -> Any:
+        return self.local.memory
+
     def team(self, values: Array, state: Array) -> Array:
         """Mix values `[T,B,N]`, given the state `[T,B,S]`, into `[T,B,1]`."""
         return values.sum(-1, keepdims=True) if self.mixer is None else self.mixer(values, state)
