@@ -4,7 +4,9 @@
     python benchmarks/learning_in_turn.py haa2c maa2c     # these alone
 
 On `mpe/simple_spread` every agent has an actor of its own and reads things alike nearest first. On
-`mpe/simple_tag` (`…-tag`) three predators hunt a prey that plays at random. Three seeds, one core.
+`mpe/simple_tag` (`…-tag`) three predators hunt a prey that plays at random. On
+`mpe/simple_speaker_listener` (`…-listener`) two agents of different kinds earn the same. Three
+seeds, one core.
 A run and its neighbour have equal settings and budgets; learning rates fall to 0 at the end of
 each. A score is the mean return of one agent, or of one predator, over 1,000 greedy episodes, the
 same for all. Seconds are of processor time, compilation included unless it was cached. Runs in
@@ -26,6 +28,7 @@ import shoal
 RESULTS = Path(__file__).parent / "results" / "learning_in_turn.json"
 SPREAD = "mpe/simple_spread"
 TAG = "mpe/simple_tag"
+LISTENER = "mpe/simple_speaker_listener"
 SEEDS = 3
 EPISODES = 1_000
 SHOWN: dict[str, Any] = {"evaluations": 0, "eval_episodes": 50, "devices": 1, "quiet": True}
@@ -38,6 +41,7 @@ ON: dict[str, Any] = {
     "minibatches": 2,
 }
 PASSES = ON | {"lr": 1e-3, "epochs": 5}
+UNLIKE = {"entities": ""}  # these two see nothing twice
 REPLAYED: dict[str, Any] = {"steps": 400_000, "games": 32, "env": {"continuous_actions": True}}
 HUNTED = REPLAYED | {"steps": 300_000}
 OFF: dict[str, Any] = {
@@ -76,6 +80,10 @@ TASKS: dict[str, Task] = {
     "facmac": Task("facmac", REPLAYED, OWN | {"critic_sharing": ""}),
     "maddpg-tag": Task("maddpg", HUNTED, OFF, TAG),
     "facmac-tag": Task("facmac", HUNTED, OFF, TAG),
+    "maa2c-listener": Task("maa2c", RUN, ON | UNLIKE, LISTENER),
+    "haa2c-listener": Task("haa2c", RUN, ON | UNLIKE, LISTENER),
+    "mappo-listener": Task("mappo", RUN, PASSES | UNLIKE, LISTENER),
+    "happo-listener": Task("happo", RUN, PASSES | UNLIKE, LISTENER),
 }
 
 
