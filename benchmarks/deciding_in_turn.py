@@ -12,12 +12,13 @@ program of `act` for one game, its loop over agents unrolled, before it is optim
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from records import add_row, read_rows, whole
 
 RESULTS = Path(__file__).parent / "results" / "deciding_in_turn.json"
 EPISODES = 1_000
@@ -63,7 +64,7 @@ def train(algorithm: str, env: str, options: dict[str, Any], steps: int, seed: i
             out=out,
             quiet=True,
         )
-        score = shoal.load(result.path).evaluate(EPISODES, True, 12345).score()["agent"]
+        score = shoal.load(whole(result).path).evaluate(EPISODES, True, 12345).score()["agent"]
     return {"greedy": score, "random": result.random["agent"], "seconds": result.seconds}
 
 
@@ -74,17 +75,12 @@ def record(names: list[str]) -> None:
             for algorithm in names or algorithms:
                 task = {"algorithm": algorithm, "env": env, "options": options}
                 task |= {"steps": steps, "seed": seed}
-                if any(task.items() <= row.items() for row in read()):
+                if any(task.items() <= row.items() for row in read_rows(RESULTS)):
                     continue
                 row = task | train(algorithm, env, options, steps, seed)
                 print(row, flush=True)
-                rows = [*read(), row]  # read now: another process may have written meanwhile
-                RESULTS.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
-    print(table(read()))
-
-
-def read() -> list[dict]:
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+                add_row(RESULTS, row)
+    print(table(read_rows(RESULTS)))
 
 
 def table(rows: list[dict]) -> str:

@@ -27,6 +27,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
+from records import locked, read_rows, whole, write_rows
+
 RESULTS = Path(__file__).parent / "results" / "learning.json"
 EPISODES = 1_000
 HOST = "gym:"  # games stepped on the host: slower, so judged by fewer episodes
@@ -46,7 +48,8 @@ POLICY = ("a2c", "ppo", "maa2c", "mappo", "coma")
 VALUE = ("dqn", "vdn", "qmix", "cwqmix", "owqmix", "qplex", "qtran")
 CAMPAIGN = [
     *[(algorithm, SPREAD, {}) for algorithm in ("mappo", "ppo", "maa2c", "coma", "a2c")],
-    *[(algorithm, SPREAD, {}) for algorithm in ("qmix", "vdn", "pqn_vdn", "dqn", "maddpg")],
+    *[(algorithm, SPREAD, {}) for algorithm in ("qmix", "vdn", "dqn", "maddpg")],
+    *[(algorithm, SPREAD, {}) for algorithm in ("pqn", "pqn_vdn", "pqn_qmix")],
     *[
         (algorithm, SPREAD, {"continuous_actions": True})
         for algorithm in ("mappo", "maddpg", "matd3", "masac")
@@ -82,7 +85,7 @@ def child(algorithm: str, env: str, options: dict, seed: int, core: int) -> dict
         lines = [
             json.loads(line) for line in (result.path / "metrics.jsonl").read_text().splitlines()
         ]
-        player = shoal.load(result.path)
+        player = shoal.load(whole(result).path)
         episodes = HOST_EPISODES if env.startswith(HOST) else EPISODES
         scores = {
             how: player.evaluate(episodes, how == "greedy", 12345).score()[team]
@@ -193,23 +196,23 @@ def main(words: list[str]) -> None:
     seeds = int(words.pop(words.index("--seeds") + 1)) if "--seeds" in words else 3
     words = [word for word in words if word != "--seeds"]
     tasks = [t for t in CAMPAIGN if all(word in t[:2] for word in words)]
-    rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     wanted = [(*task, seed) for task in tasks for seed in range(seeds)]
+    RESULTS.parent.mkdir(exist_ok=True)
     if again:
-        rows = [row for row in rows if not any(key(row)[:2] == task[:2] for task in wanted)]
-    known = {key(row) for row in rows}
+        with locked(RESULTS):
+            kept = [row for row in read_rows(RESULTS) if key(row)[:2] not in {t[:2] for t in tasks}]
+            write_rows(RESULTS, kept)
+    known = {key(row) for row in read_rows(RESULTS)}
     wanted = [t for t in wanted if (t[0], t[1], json.dumps(t[2]), t[3]) not in known]
     cores: SimpleQueue = SimpleQueue()
     for core in sorted(os.sched_getaffinity(0)):
         cores.put(core)
-    RESULTS.parent.mkdir(exist_ok=True)
     with ThreadPoolExecutor(cores.qsize()) as pool:
         for row in pool.map(lambda task: run(task, cores), wanted):
-            rows.append(row)
-            RESULTS.write_text(
-                "[\n" + ",\n".join(json.dumps(r) for r in sorted(rows, key=key)) + "\n]\n"
-            )
-    print("\n" + table(sorted(rows, key=key)))
+            with locked(RESULTS):  # others may have written meanwhile
+                kept = [one for one in read_rows(RESULTS) if key(one) != key(row)]
+                write_rows(RESULTS, sorted([*kept, row], key=key))
+    print("\n" + table(read_rows(RESULTS)))
 
 
 if __name__ == "__main__":

@@ -15,13 +15,14 @@ same for all. Seconds are of processor time, compilation included unless it was 
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from records import add_row, read_rows, whole
 
 import shoal
 
@@ -98,17 +99,11 @@ def recorded(name: str, seed: int) -> dict[str, Any]:
             task.env, teams=teams, seed=seed, out=out, preset=False, **task.run, **SHOWN
         )
         seconds = time.process_time() - begun
-        if result.steps < task.run["steps"]:  # a run that was told to stop saves and returns
-            raise SystemExit(f"{name} seed {seed} was interrupted: it is not recorded")
-        score = shoal.load(result.path).evaluate(EPISODES, True, 12345).score()[learner]
+        score = shoal.load(whole(result).path).evaluate(EPISODES, True, 12345).score()[learner]
     row: dict[str, Any] = {"task": name, **task._asdict(), "seed": seed}
     row |= {"greedy": score, "steps": result.steps, "cpu_seconds": round(seconds, 1)}
     print(f"{name} seed {seed}: {score:.2f}, {result.steps} steps, {seconds:.0f} s", flush=True)
     return row
-
-
-def read() -> list[dict[str, Any]]:
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else []
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -132,11 +127,9 @@ def table(rows: list[dict[str, Any]]) -> str:
 def main(names: list[str]) -> None:
     for task in names or TASKS:
         for seed in range(SEEDS):
-            if not any((row["task"], row["seed"]) == (task, seed) for row in read()):
-                found = recorded(task, seed)
-                rows = [*read(), found]  # read now: another process may have written meanwhile
-                RESULTS.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
-    print(table(read()))
+            if not any((row["task"], row["seed"]) == (task, seed) for row in read_rows(RESULTS)):
+                add_row(RESULTS, recorded(task, seed))
+    print(table(read_rows(RESULTS)))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from records import add_row, read_rows
+
 RESULTS = Path(__file__).parent / "results" / "search.json"
 EPISODES = 1_000
 GAMES = 4321  # seed of the games that a search is scored on
@@ -70,13 +72,7 @@ def table(rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def recorded() -> list[dict]:
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-
-
 if __name__ == "__main__":
     if sys.argv[1:] != ["--table"]:
-        found = trial(sys.argv[1:])
-        rows = [*recorded(), found]  # read now: another search may have written meanwhile
-        RESULTS.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
-    print(table(recorded()))
+        add_row(RESULTS, trial(sys.argv[1:]))
+    print(table(read_rows(RESULTS)))

@@ -19,6 +19,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from records import locked, whole
+
 RESULTS = Path(__file__).parent / "results" / "variants.json"
 SEEDS = (1, 2, 3)
 WATCHED: dict[str, Any] = {"devices": 1, "evaluations": 5, "eval_episodes": 200, "preset": False}
@@ -63,7 +65,17 @@ RATES: dict[str, dict[str, Any]] = {
 HALF_A_MILLION = {"steps": 500_000}
 SHORT = {"steps": 30_000, "games": 16, "hidden": 32, "warmup": 1000, "epsilon_steps": 15_000}
 REPLAYED = {"steps": 150_000, "games": 16, "warmup": 2_000, "epsilon_steps": 75_000}
-GATHERED = {"steps": 300_000, "games": 16, "lr": 1e-3, "gamma": 0.95, "epsilon_steps": 100_000}
+GATHERED = {
+    "steps": 300_000,
+    "games": 16,
+    "lr": 1e-3,
+    "gamma": 0.95,
+    "epsilon_steps": 100_000,
+    "agent_id": False,
+    "last_action": True,
+    "entities": "game",
+    "one_hot": 5,
+}
 ENSEMBLES: dict[str, dict[str, Any]] = {
     "one net": {},
     "emax": {"ensemble": 5, "uncertainty": 1.0},
@@ -72,7 +84,7 @@ STUDIES = {
     "corridor": Study("ppo", "test/corridor", WINDOWS, CURIOUS),
     "corridor-dqn": Study("dqn", "test/corridor", REPLAYED, CURIOUS),
     "listener": Study("mappo", "mpe/simple_speaker_listener", TALK, MESSAGES),
-    "reference": Study("mappo", "mpe/simple_reference", TALK, MESSAGES),
+    "reference": Study("mappo", "mpe/simple_reference", TALK | {"steps": 600_000}, MESSAGES),
     "foraging": Study("mappo", "lbf/2s-6x6-2p-2f-coop", TALK, MESSAGES),
     "rate-ppo": Study("ppo", "mpe/simple_spread", HALF_A_MILLION, RATES),
     "rate-mappo": Study("mappo", "mpe/simple_spread", HALF_A_MILLION, RATES),
@@ -93,7 +105,7 @@ def trained(study: Study, variant: str, seed: int) -> dict[str, Any]:
     options = WATCHED | study.options | study.variants[variant]
     with tempfile.TemporaryDirectory() as out:
         run = shoal.train(study.algorithm, study.env, seed=seed, out=out, quiet=True, **options)
-        lines = (run.path / "metrics.jsonl").read_text().splitlines()
+        lines = (whole(run).path / "metrics.jsonl").read_text().splitlines()
     name = "evaluation/agent/return"
     curve = [
         [line["env_step"], round(line[name], 3)] for line in map(json.loads, lines) if name in line
@@ -138,7 +150,8 @@ def main(words: list[str]) -> None:
                         continue
                     run = trained(study, variant, seed)
                     print(key, run, flush=True)
-                    RESULTS.write_text(json.dumps(recorded() | {key: run}, indent=1) + "\n")
+                    with locked(RESULTS):
+                        RESULTS.write_text(json.dumps(recorded() | {key: run}, indent=1) + "\n")
     print(table())
 
 
