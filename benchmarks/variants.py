@@ -1,5 +1,5 @@
 """An option beside its absence: curiosity on a corridor, messages where sight is short, learning
-rates that fall, ensembles.
+rates that fall, ensembles, shared parameters.
 
     python benchmarks/variants.py            # everything that has not been recorded
     python benchmarks/variants.py corridor   # one study
@@ -76,6 +76,26 @@ GATHERED = {
     "entities": "game",
     "one_hot": 5,
 }
+SHARING: dict[str, dict[str, Any]] = {
+    "shared": {"agent_id": False},
+    "shared, with agents' numbers": {"agent_id": True},
+    "own": {"sharing": "own", "agent_id": False},
+}
+NEAREST = {"games": 32, "hidden": 128, "entities": "game", "entropy_decay": 1.0}
+NAVIGATED = NEAREST | {"steps": 1_000_000, "lr": 1e-3, "gamma": 0.95, "entropy": 0.01}
+FORAGED = NEAREST | {
+    "steps": 500_000,
+    "window": 25,
+    "lr": 2e-3,
+    "gamma": 0.95,
+    "reward": "mean",
+    "entropy": 0.004,
+    "normalise_value": False,
+    "activation": "relu",
+    "share_torso": True,
+    "last_action": True,
+    "one_hot": 5,
+}
 ENSEMBLES: dict[str, dict[str, Any]] = {
     "one net": {},
     "emax": {"ensemble": 5, "uncertainty": 1.0},
@@ -92,6 +112,8 @@ STUDIES = {
     "rate-foraging": Study("ppo", "lbf/2s-6x6-2p-2f-coop", HALF_A_MILLION, RATES),
     "rate-qmix": Study("qmix", "mpe/simple_spread", HALF_A_MILLION, RATES),
     "rate-maddpg": Study("maddpg", "mpe/simple_spread", HALF_A_MILLION, RATES),
+    "sharing-spread": Study("mappo", "mpe/simple_spread", NAVIGATED, SHARING),
+    "sharing-foraging": Study("ppo", "lbf/8x8-2p-2f-coop-v1", FORAGED, SHARING),
     "climbing": Study("dqn", "matrix/climbing", SHORT, ENSEMBLES),
     "penalty": Study("dqn", "matrix/penalty", SHORT, ENSEMBLES),
     "gathering": Study("vdn", "lbf/8x8-2p-2f-coop", GATHERED, ENSEMBLES),
