@@ -2,12 +2,14 @@
 
     python benchmarks/peers.py --jaxmarl JaxMARL --purejaxrl purejaxrl --python peers/bin/python
     python benchmarks/peers.py --jaxmarl JaxMARL --only qmix-gru vdn-gru --rounds 5
+    python benchmarks/peers.py --epymarl epymarl --torch-python torch/bin/python
 
-`--jaxmarl` and `--purejaxrl` are checkouts; `--python` has what their scripts import (JaxMARL's
-extra `algs`) and the same JAX. Their files are imported as they are: `make_train` is called with
-the script's own config file, evaluation and logging switched off. A round is a process of theirs,
-then one of ours, each pinned to the same core; in it a compiled call of equal work is timed several
-times. The table has medians over rounds, and the least and largest round.
+`--jaxmarl`, `--purejaxrl` and `--epymarl` are checkouts; `--python` has what the scripts of the
+first two import (JaxMARL's extra `algs`) and the same JAX, `--torch-python` what EPyMARL imports
+(PyTorch, PettingZoo 1.24 with its MPE). Their files are imported as they are, and train with the
+script's own config file, evaluation and logging switched off. A round is a process of theirs, then
+one of ours, each pinned to the same core; in it a call of equal work is timed several times. The
+table has medians over rounds, and the least and largest round.
 
 Equal work is counted, not assumed: environment steps, gradient steps, transitions in each gradient
 step and parameters of both stand in the table and in `results/peers.json`.
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -32,7 +35,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from bench import GRU
+from bench import EPISODES, GRU, RECURRENT
 
 RESULTS = Path(__file__).parent / "results" / "peers.json"
 SPREAD = "mpe/simple_spread"
@@ -74,6 +77,7 @@ def _drawn(config: dict[str, Any]) -> int:
 
 _QL = "baselines/QLearning"
 _replay = partial(Workload, "jaxmarl", rows=_drawn, games=8, window=27, iterations=100, lead=32)
+_episodes = partial(Workload, "epymarl", "src/run.py", games=1, window=26, lead=32)
 WORKLOADS: dict[str, Workload] = {
     "ippo-mlp": Workload(
         "jaxmarl",
@@ -124,6 +128,10 @@ WORKLOADS: dict[str, Workload] = {
         window=16,
         iterations=4,
     ),
+    # one game, and a batch of 32 episodes after each of its episodes
+    "qmix-epymarl": _episodes("qmix", "qmix", EPISODES, iterations=200),
+    "vdn-epymarl": _episodes("vdn", "vdn", EPISODES, iterations=200),
+    "maddpg-epymarl": _episodes("maddpg", "maddpg", EPISODES | RECURRENT, iterations=60),
     "ppo-cartpole": Workload(
         "purejaxrl",
         "purejaxrl/ppo.py",
@@ -221,7 +229,33 @@ def ours(work: Workload, seconds: float) -> dict[str, Any]:
     }
 
 
-def theirs(work: Workload, seconds: float, checkout: Path) -> dict[str, Any]:
+def theirs_in_torch(work: Workload, seconds: float, checkout: Path) -> dict[str, Any]:
+    """A measurement of EPyMARL."""
+    from epymarl import EPISODE, Peer
+
+    peer = Peer(checkout, str(work.config))
+
+    def opening() -> int:
+        return peer.train(work.lead)
+
+    def call() -> int:
+        return peer.train(work.lead + work.iterations) - work.lead * EPISODE
+
+    opening()
+    before = peer.updates
+    call()
+    updates = peer.updates - 2 * before
+    return time_calls(call, seconds, opening) | {
+        "compile_s": 0.0,
+        "steps": EPISODE,
+        "updates": updates / work.iterations,
+        "rows": peer.rows,
+        "parameters": peer.parameters,
+        "torch": importlib.metadata.version("torch"),
+    }
+
+
+def theirs_in_jax(work: Workload, seconds: float, checkout: Path) -> dict[str, Any]:
     """A measurement of the peer's script."""
     import jax
     import wandb
@@ -306,11 +340,22 @@ def _counted(opt: Any) -> int:
     return max(int(leaf) for path, leaf in leaves if str(path[-1]).endswith("count"))
 
 
+PEERS: dict[str, tuple[Callable[[Workload, float, Path], dict[str, Any]], str]] = {
+    # what measures it, and the option that names its Python
+    "jaxmarl": (theirs_in_jax, "python"),
+    "purejaxrl": (theirs_in_jax, "python"),
+    "epymarl": (theirs_in_torch, "torch_python"),
+}
+
+
 def child(side: str, name: str, core: int, seconds: float, checkout: str) -> None:
     """One measurement, printed as JSON."""
     os.sched_setaffinity(0, {core})
     work = WORKLOADS[name]
-    result = ours(work, seconds) if side == "ours" else theirs(work, seconds, Path(checkout))
+    if side == "ours":
+        result = ours(work, seconds)
+    else:
+        result = PEERS[work.peer][0](work, seconds, Path(checkout))
     print(json.dumps(result))
 
 
@@ -339,6 +384,7 @@ def compare(name: str, given: argparse.Namespace) -> dict[str, Any]:
     """All rounds of a workload."""
     work = WORKLOADS[name]
     checkout = str(Path(getattr(given, work.peer)).resolve())
+    python = getattr(given, PEERS[work.peer][1])
     rounds: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as cache:
         for _ in range(given.rounds):
@@ -346,7 +392,7 @@ def compare(name: str, given: argparse.Namespace) -> dict[str, Any]:
                 side: measure(
                     python, side, name, given.core, given.seconds, checkout, f"{cache}/{side}"
                 )
-                for side, python in {"theirs": given.python, "ours": sys.executable}.items()
+                for side, python in {"theirs": python, "ours": sys.executable}.items()
             }
             rounds.append(one)
     row: dict[str, Any] = {"workload": name, "peer": work.peer, "script": work.script}
@@ -406,6 +452,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time training beside peers.")
     parser.add_argument("--jaxmarl", metavar="FOLDER", help="a checkout of JaxMARL")
     parser.add_argument("--purejaxrl", metavar="FOLDER", help="a checkout of purejaxrl")
+    parser.add_argument("--epymarl", metavar="FOLDER", help="a checkout of EPyMARL")
+    parser.add_argument(
+        "--torch-python", default=sys.executable, help="an interpreter that has what it imports"
+    )
     parser.add_argument(
         "--python", default=sys.executable, help="an interpreter that has what their scripts import"
     )
@@ -416,7 +466,7 @@ def main() -> None:
     given = parser.parse_args()
     names = [name for name in given.only or WORKLOADS if getattr(given, WORKLOADS[name].peer)]
     if not names:
-        parser.error("name a checkout: --jaxmarl FOLDER or --purejaxrl FOLDER")
+        parser.error("name a checkout: --jaxmarl, --purejaxrl or --epymarl FOLDER")
     print(
         "| workload | theirs, steps per CPU second | ours | ratio | theirs, per second | ours |"
         " theirs: steps / updates / rows / parameters | ours |\n" + "|---" * 8 + "|",
