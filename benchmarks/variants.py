@@ -100,6 +100,11 @@ ENSEMBLES: dict[str, dict[str, Any]] = {
     "one net": {},
     "emax": {"ensemble": 5, "uncertainty": 1.0},
 }
+HOPEFUL: dict[str, dict[str, Any]] = {
+    "one net": {},
+    "emax": {"ensemble": 5},
+    "emax, uncertainty 1": {"ensemble": 5, "uncertainty": 1.0},
+}
 STUDIES = {
     "corridor": Study("ppo", "test/corridor", WINDOWS, CURIOUS),
     "corridor-dqn": Study("dqn", "test/corridor", REPLAYED, CURIOUS),
@@ -116,7 +121,7 @@ STUDIES = {
     "sharing-foraging": Study("ppo", "lbf/8x8-2p-2f-coop-v1", FORAGED, SHARING),
     "climbing": Study("dqn", "matrix/climbing", SHORT, ENSEMBLES),
     "penalty": Study("dqn", "matrix/penalty", SHORT, ENSEMBLES),
-    "gathering": Study("vdn", "lbf/8x8-2p-2f-coop", GATHERED, ENSEMBLES),
+    "gathering": Study("vdn", "lbf/8x8-2p-2f-coop", GATHERED, HOPEFUL),
 }
 
 
