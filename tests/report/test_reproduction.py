@@ -29,10 +29,10 @@ def record(seed: int, curve: list[float], final: float, steps: int = 100, who: s
 RECORDS = [record(0, [0, 9, 5], 4.0), record(1, [8, 3, 5], 6.0), record(2, [0, 9, 5], 5.0)]
 
 
-def row(low: float | None, high: float | None, task: Task = EASY) -> Row:
+def row(low: float | None, high: float | None, incomparable: str = "") -> Row:
     at = [None if bound is None else np.array(bound) for bound in (low, high)]
     guess = Estimate(np.array(0.0), *at)
-    return Row(task, "A", task.published["A"], 2, 100, 1.0, guess, guess, 0.0, 1.0)
+    return Row(EASY, "A", EASY.published["A"], 2, 100, 1.0, guess, guess, 0.0, 1.0, incomparable)
 
 
 def test_the_best_evaluation_is_that_of_the_mean_over_seeds() -> None:
@@ -61,7 +61,20 @@ def test_the_last_evaluation_counts_where_the_table_says_so() -> None:
 )
 def test_marks(low: float | None, high: float | None, word: str) -> None:
     assert row(low, high).marks == (word, word)
-    assert row(low, high, replace(EASY, incomparable="other physics")).marks == ("", "")
+    assert row(low, high, "other physics").marks == ("", "")
+
+
+def test_a_task_or_an_algorithm_says_why_it_is_not_marked() -> None:
+    other = replace(EASY, incomparable="other physics")
+    averaged = Entry("a2c", "all", incomparable="a mean over games")
+    for table, why in (
+        (replace(TABLE, tasks=[other]), "Easy is not marked: other physics."),
+        (replace(TABLE, algorithms={"A": averaged}), "A is not marked: a mean over games."),
+    ):
+        found = reproduction.rows(table, RECORDS)
+        assert [one.marks for one in found] == [("", "")]
+        assert why in reproduction.remarks(table, found, [])
+    assert not any("not marked" in line for line in reproduction.remarks(TABLE, found, []))
 
 
 def test_every_budget_has_a_row() -> None:

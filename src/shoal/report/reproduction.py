@@ -170,6 +170,7 @@ class Row(NamedTuple):
     ours: Estimate  # of the greedy episodes after training: IQM over seeds
     final_mean: float
     seconds: float  # mean over seeds
+    incomparable: str  # why it is not marked; empty where it is
 
     @property
     def marks(self) -> tuple[str, str]:
@@ -181,7 +182,7 @@ def mark(ours: Estimate, row: Row) -> str:
     """Whether the interval lies above, around or below the published number, as it was rounded.
 
     Empty with one seed, which has no interval, and where the numbers cannot be compared."""
-    if ours.low is None or ours.high is None or row.task.incomparable:
+    if ours.low is None or ours.high is None or row.incomparable:
         return ""
     rounding = 0.5 * 10.0**-row.task.digits
     if ours.low > row.published + rounding:
@@ -219,6 +220,7 @@ def _row(table: Table, task: Task, algorithm: str, mine: list[Record]) -> Row:
         estimate([final]),
         float(final.mean()),
         float(np.mean([one.seconds for one in mine])),
+        task.incomparable or table.algorithms[algorithm].incomparable,
     )
 
 
@@ -276,6 +278,9 @@ def remarks(table: Table, found: list[Row], failed: list[Failed]) -> list[str]:
         told.append(f"Intervals of fewer than {FEW} seeds are too narrow{one}.")
     if any(row.share < 1 for row in found):
         told.append("Rows with a share below 1× had less training than the published ones.")
+    for name, entry in table.algorithms.items():
+        if entry.incomparable and any(row.algorithm == name for row in found):
+            told.append(f"{name} is not marked: {entry.incomparable}.")
     there = {row.task.name for row in found}
     for task in table.tasks:
         if task.name in there and task.incomparable:

@@ -31,6 +31,7 @@ class Entry:
     train: str
     budget: str  # key of a task's `steps`
     actions: Literal["greedy", "sampled"] = "sampled"  # in the evaluations during training
+    incomparable: str = ""  # why its published numbers say nothing about ours
 
 
 @dataclass(frozen=True)
