@@ -128,9 +128,11 @@ def test_every_net_regresses_to_the_mean_of_all(name):
     np.testing.assert_allclose(target, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow
 def test_each_net_learns_from_its_own_sample_of_the_windows():
-    """Gradients are those of the nets one by one, every window as often as it was drawn."""
+    """Gradients are those of the nets one by one, every window as often as it was drawn.
+
+    Not a share of them: Adam's ε would then slow down nets whose gradients are small.
+    """
     seen = studied("qmix", ensemble=3)
     algorithm = seen.algorithm
     key = jax.random.key(3)
@@ -151,9 +153,9 @@ def test_each_net_learns_from_its_own_sample_of_the_windows():
         lambda learner: (together(learner), *(alone(learner, k) for k in range(3))), seen.learner
     )
     for k, part in enumerate(parts):
-        own = jax.tree.map(lambda x, k=k: 3 * x[k], whole["agents"].members)
+        own = jax.tree.map(lambda x, k=k: x[k], whole["agents"].members)
         assert_close(own, part["agents"], 1e-4)
-    mixed = jax.tree.map(lambda *grads: sum(grads) / 3, *(part["mixer"] for part in parts))
+    mixed = jax.tree.map(lambda *grads: sum(grads), *(part["mixer"] for part in parts))
     assert_close(whole["mixer"], mixed, 1e-4)
 
 

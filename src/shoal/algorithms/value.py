@@ -99,7 +99,7 @@ class Value(Utilities[ValueConfigT, Learner, Replay], OffPolicy[ValueConfigT]):
     def of_each(
         self, losses: Losses, key: Array, params: dict, learner: Learner, batch: Batch
     ) -> tuple[Array, tuple[Metrics, Array]]:
-        """Mean losses of an ensemble's members.
+        """Losses of an ensemble's members, added up: each member's gradient is that of a lone net.
 
         Each has its own sample, with replacement, of the windows drawn (a bootstrap).
         """
@@ -111,8 +111,8 @@ class Value(Utilities[ValueConfigT, Learner, Replay], OffPolicy[ValueConfigT]):
             own = batch._replace(importance=batch.importance * times)
             return losses({**params, "agents": member}, learner, own)
 
-        each = jax.vmap(one)(params["agents"].members, times)
-        return jax.tree.map(lambda x: x.mean(0), each)
+        loss, aux = jax.vmap(one)(params["agents"].members, times)
+        return loss.sum(), jax.tree.map(lambda x: x.mean(0), aux)
 
     def losses(
         self, params: dict, learner: Learner, batch: Batch
