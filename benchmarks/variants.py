@@ -100,10 +100,14 @@ ENSEMBLES: dict[str, dict[str, Any]] = {
     "one net": {},
     "emax": {"ensemble": 5, "uncertainty": 1.0},
 }
+FINE: dict[str, Any] = {"adam_epsilon": 1e-8}  # beside 1e-5
+SCALED: dict[str, Any] = {"normalise_reward": True, "adam_epsilon": 1e-5}
 HOPEFUL: dict[str, dict[str, Any]] = {
-    "one net": {},
-    "emax": {"ensemble": 5},
-    "emax, uncertainty 1": {"ensemble": 5, "uncertainty": 1.0},
+    "one net": {"adam_epsilon": 1e-5},
+    "one net, ε 1e-8": FINE,
+    "one net, rewards normalised": SCALED,
+    "emax": {"ensemble": 5, "adam_epsilon": 1e-5},
+    "emax, rewards normalised": SCALED | {"ensemble": 5},
 }
 STUDIES = {
     "corridor": Study("ppo", "test/corridor", WINDOWS, CURIOUS),
@@ -117,6 +121,8 @@ STUDIES = {
     "rate-foraging": Study("ppo", "lbf/2s-6x6-2p-2f-coop", HALF_A_MILLION, RATES),
     "rate-qmix": Study("qmix", "mpe/simple_spread", HALF_A_MILLION, RATES),
     "rate-maddpg": Study("maddpg", "mpe/simple_spread", HALF_A_MILLION, RATES),
+    "epsilon-qmix": Study("qmix", "mpe/simple_spread", HALF_A_MILLION, {"1e-8": FINE}),
+    "epsilon-maddpg": Study("maddpg", "mpe/simple_spread", HALF_A_MILLION, {"1e-8": FINE}),
     "sharing-spread": Study("mappo", "mpe/simple_spread", NAVIGATED, SHARING),
     "sharing-foraging": Study("ppo", "lbf/8x8-2p-2f-coop-v1", FORAGED, SHARING),
     "climbing": Study("dqn", "matrix/climbing", SHORT, ENSEMBLES),

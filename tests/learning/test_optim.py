@@ -27,6 +27,15 @@ def test_rmsprop_is_pytorchs():
     np.testing.assert_allclose(params["net"], theta, atol=1e-5)
 
 
+def test_adams_epsilon_decides_how_far_small_gradients_move_a_weight():
+    """The first step of Adam is η g / (|g| + ε)."""
+    grad = jnp.float32([1.0, 1e-3, 1e-6])
+    for epsilon in (1e-5, 1e-8):
+        algorithm = build("dqn", mortal(), adam_epsilon=epsilon, **TINY)
+        step, _ = algorithm.tx.update(grad, algorithm.tx.init(grad))
+        np.testing.assert_allclose(step, grad / (grad + epsilon), rtol=1e-4)
+
+
 def test_the_option_chooses():
     learner = build("dqn", mortal(), optimiser="rmsprop", **TINY).init(np.random.default_rng(0))
     assert hasattr(learner.opt["agents"][1], "nu") and not hasattr(learner.opt["agents"][1], "mu")

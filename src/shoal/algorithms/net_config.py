@@ -20,6 +20,9 @@ class NetConfig:
     """Learning rate."""
     optimiser: Literal["adam", "rmsprop"] = "adam"
     """What makes steps of gradients: adam, or rmsprop with PyMARL's settings."""
+    adam_epsilon: float = 1e-5
+    """Adam's ε: gradients much smaller than it hardly move a weight, as those of small, rare
+    rewards."""
     anneal: bool = True
     """Let the learning rates fall linearly to 0 over the run."""
     max_grad_norm: float = 10.0
@@ -80,7 +83,7 @@ class NetConfig:
     """Share of that weight that is lost by the end of the run, linearly."""
 
     def __post_init__(self) -> None:
-        positive(self, "lr", "max_grad_norm", "hidden", "layers", "rounds")
+        positive(self, "lr", "adam_epsilon", "max_grad_norm", "hidden", "layers", "rounds")
         at_most(self, 100, "layers", "rounds", "one_hot")
         fraction(self, "gamma", "curiosity_decay")
         not_negative(self, "curiosity_weight", "near", "one_hot")

@@ -91,7 +91,7 @@ class Networked(Algorithm[NetConfigT, LearnerT, MemoryT, Carry]):
             *self.heard,
         )
         self.inputs: dict[str, tuple[InputPart, ...]] = {"actor": parts}  # by part of the learner
-        self.tx = OPTIMISERS[config.optimiser](config.max_grad_norm)
+        self.tx = OPTIMISERS[config.optimiser](config.max_grad_norm, config.adam_epsilon)
         self.standardiser: Standardiser | None = None  # running statistics, if there are any
         if config.normalise_obs or config.normalise_reward:
             self.standardiser = Standardiser(

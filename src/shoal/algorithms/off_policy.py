@@ -31,6 +31,9 @@ class OffPolicyConfig(NetConfig):
 
     lr: float = 1e-3
     """Learning rate."""
+    adam_epsilon: float = 1e-8
+    """Adam's ε: gradients much smaller than it hardly move a weight, as those of small, rare
+    rewards."""
     activation: Literal["tanh", "relu"] = "relu"
     """Activation of the hidden layers."""
     n_step: int = 1

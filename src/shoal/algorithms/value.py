@@ -33,6 +33,7 @@ Losses = Callable[..., tuple[Array, tuple[Metrics, Array]]]
 class ValueConfig(UtilityConfig, OffPolicyConfig):
     """Settings every member of the family has."""
 
+    adam_epsilon: float = OffPolicyConfig.adam_epsilon
     double: bool = True
     """Let the online net choose the target's action (double Q-learning)."""
     ensemble: int = 1

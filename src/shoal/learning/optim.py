@@ -15,12 +15,12 @@ from .trees import Tree
 ByPart = dict[str, Any]  # by part of the learner, such as "actor"
 
 
-def adam(max_norm: float) -> optax.GradientTransformation:
+def adam(max_norm: float, epsilon: float = 1e-5) -> optax.GradientTransformation:
     """Adam directions of norm-clipped gradients; the caller scales them by its learning rate."""
-    return optax.chain(optax.clip_by_global_norm(max_norm), optax.scale_by_adam(eps=1e-5))
+    return optax.chain(optax.clip_by_global_norm(max_norm), optax.scale_by_adam(eps=epsilon))
 
 
-def rmsprop(max_norm: float) -> optax.GradientTransformation:
+def rmsprop(max_norm: float, adam_epsilon: float = 0.0) -> optax.GradientTransformation:
     """The same with RMSprop's directions, as in PyMARL: of PyTorch, decay 0.99, ε 1e-5."""
     scale = optax.scale_by_rms(decay=0.99, eps=1e-5, eps_in_sqrt=False)
     return optax.chain(optax.clip_by_global_norm(max_norm), scale)
