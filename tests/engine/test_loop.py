@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -24,6 +25,7 @@ from helpers import (
     on_devices,
     opened,
     probe,
+    quick,
     run,
 )
 from jax import Array
@@ -353,3 +355,28 @@ def test_thousands_of_games_learn_in_one_call_that_never_leaves_its_device(name)
     ]
     state, _ = program(state)
     assert int(state.steps) == 8_192 * 14  # of 16; after every sixth, one that opens the game anew
+
+
+# -- as many games as an accelerator wants ---------------------------------------------------------
+
+# what a compiled program has where it exchanges anything with the host before it ends
+ON_THE_HOST = re.compile(r" (infeed|outfeed|send|recv)\(|custom_call_target=\"[^\"]*callback")
+
+
+@pytest.mark.parametrize("name", quick(KINDS, 1))
+def test_a_call_with_8192_games_transfers_nothing_to_the_host(name):
+    env = mortal()
+    options = KINDS[name] | ({"capacity": 16 * 8192} if "capacity" in KINDS[name] else {})
+    loop = Loop(env, {TEAM: build(name, env, **options)}, 8192, 8, 10**6)
+    program = loop.program(2).lower(state := loop.init(0)).compile()
+    assert not ON_THE_HOST.search(program.as_text())
+    _, metrics = program(state)
+    assert 0.8 < int(metrics.steps[-1]) / (2 * 8192 * 8) < 1  # some steps reopen a game
+
+
+def test_a_transfer_to_the_host_would_be_found():
+    def telling(x: Array) -> Array:
+        jax.debug.callback(lambda _: None, x)
+        return x + 1
+
+    assert ON_THE_HOST.search(jax.jit(telling).lower(jnp.ones(2)).compile().as_text())
