@@ -88,6 +88,14 @@ class Evaluator:
                 self._ended(jax.device_get(tally.over))
             tally, actions = self._stepped(learners, clock, tally)
 
+    def compile_instants(self, learners: dict[str, Any], seed: int, clock: Clock) -> Tally:
+        """Compile what `instants` calls, for arguments like these; the shapes of a tally."""
+        key = self._keys(seed)[0]
+        tally = jax.eval_shape(self._open, learners, key)
+        self._opened = self._opened.lower(learners, key).compile()
+        self._stepped = self._stepped.lower(learners, clock, tally).compile()
+        return tally
+
     @cached_property
     def _run(self) -> Any:
         return jax.jit(self._play)

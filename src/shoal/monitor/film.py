@@ -88,7 +88,13 @@ class Camera:
         self.shown = shown
         self.thoughts = thoughts
         self.evaluator = Evaluator(env, algorithms, episodes, greedy)
-        self._think = jax.jit(partial(think, algorithms))
+        self._think: Any = jax.jit(partial(think, algorithms))
+
+    def prepare(self, learners: dict, seed: int, clock: Clock) -> None:
+        """Compile all that `shoot` calls, for arguments like these; nothing is played."""
+        play = self.evaluator.compile_instants(learners, seed, clock).play
+        if self.thoughts:
+            self._think = self._think.lower(learners, clock, play.views, play.carries).compile()
 
     def shoot(self, learners: dict, seed: int, clock: Clock) -> list[Take]:
         """Play the episodes; frames are drawn when they are asked for."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ from ..files import atomic
 from ..render import Scene
 from ..render.draw import COLOURS, frame, team_colours
 from ..render.scene import Disc, Line, Patch, Shape, Text
+from ..store.player import Player
+from ..store.summary import Result
 from ..types import Spec
 from .callbacks import Callback, Evaluated, LiveRun
 from .film import Camera, Mind, Take
@@ -41,7 +45,11 @@ def wanted(config: Config) -> int:
 
 
 class Replays(Callback):
-    """Records episodes at the first, the last, and some evaluations between."""
+    """Records episodes at the first, the last, and some evaluations between.
+
+    Its programs take seconds to compile, so that a run does not wait for them: the first evaluation
+    is recorded between two calls of the training program, or at the next evaluation.
+    """
 
     def __init__(self, config: Config, count: int):
         s = config.settings
@@ -49,6 +57,9 @@ class Replays(Callback):
         self.due = 0.0
         parts = (config.game, config.algorithms, s.eval_episodes, s.greedy)
         self.camera = Camera(*parts, shown=count, thoughts=True)
+        self.pool = ThreadPoolExecutor(1)
+        self.compiled: Future[None] | None = None
+        self.unrecorded: list[Player] = []
 
     def on_evaluation(self, run: LiveRun, played: Evaluated) -> None:
         s = run.config.settings
@@ -56,16 +67,42 @@ class Replays(Callback):
             return
         self.due = (run.steps // self.every + 1) * self.every
         player = run.player()
-        takes = self.camera.shoot(player.learners, s.seed, player.clock)
-        kinds = {team: one.prefers for team, one in player.algorithms.items()}
-        for number, take in enumerate(takes):
-            said = replay(take, player.teams, kinds)
-            if said:
-                about = {"env": run.config.env, "steps": run.steps, "episode": number}
-                place = run.path / FOLDER
-                place.mkdir(exist_ok=True)
-                with atomic(place / f"step-{run.steps:09d}-{number}.json") as temporary:
-                    temporary.write_text(json.dumps(about | said, separators=(",", ":")))
+        self.unrecorded.append(player)
+        if self.compiled is None:
+            about = (player.learners, s.seed, player.clock)
+            self.compiled = self.pool.submit(self.camera.prepare, *about)
+        if run.steps:
+            self._record(run)
+
+    def on_iteration(self, run: LiveRun, values: dict[str, float]) -> None:
+        if self.compiled and self.compiled.done():
+            self._record(run)
+
+    def on_end(self, run: LiveRun, result: Result) -> None:
+        self._record(run)
+
+    def close(self) -> None:
+        self.pool.shutdown(wait=False)  # do not wait for the compiler
+
+    def _record(self, run: LiveRun) -> None:
+        """Play and write what is still unrecorded."""
+        while self.unrecorded:
+            player = self.unrecorded.pop(0)
+            assert self.compiled is not None
+            self.compiled.result()
+            takes = self.camera.shoot(player.learners, run.config.settings.seed, player.clock)
+            kinds = {team: one.prefers for team, one in player.algorithms.items()}
+            for number, take in enumerate(takes):
+                said = replay(take, player.teams, kinds)
+                if said:
+                    about = {"env": run.config.env, "steps": player.steps, "episode": number}
+                    _write(run.path / FOLDER, about | said)
+
+
+def _write(place: Path, said: dict[str, Any]) -> None:
+    place.mkdir(exist_ok=True)
+    with atomic(place / f"step-{said['steps']:09d}-{said['episode']}.json") as temporary:
+        temporary.write_text(json.dumps(said, separators=(",", ":")))
 
 
 def replay(take: Take, teams: dict[str, Spec], kinds: dict[str, str]) -> dict[str, Any]:
