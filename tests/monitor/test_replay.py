@@ -1,6 +1,7 @@
 """Replays hold what was played, drawn and thought."""
 
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from shoal.config.config import Config
 from shoal.errors import ShoalError
 from shoal.monitor import film, replay
 from shoal.monitor.builtin import builtin
+from shoal.monitor.callbacks import Callback
 from shoal.monitor.replay import Replays
 from shoal.render import Disc, Scene, thoughts
 from shoal.run.trainer import train
@@ -48,6 +50,24 @@ def test_a_replay_is_an_episode_of_the_evaluation(run):
             earned = np.mean([float(row[4]) for row in mine if row[2] == team])
             assert said["returns"][-1][team] == pytest.approx(earned, rel=1e-3, abs=1e-3)
         assert path.stat().st_size < 40_000
+
+
+def test_a_run_does_not_wait_for_the_programs_of_its_replays(tmp_path, monkeypatch):
+    trained = threading.Event()
+    prepare = film.Camera.prepare
+
+    class Begun(Callback):
+        def on_iteration(self, run, values):
+            trained.set()
+
+    def late(camera, *about):
+        assert trained.wait(60), "training waits for the camera"
+        prepare(camera, *about)
+
+    monkeypatch.setattr(film.Camera, "prepare", late)
+    path = train(config(tmp_path, replays=1, evaluations=0), True, [Begun()]).path
+    first, last = sorted((path / replay.FOLDER).iterdir())
+    assert json.loads(first.read_text())["steps"] == 0 < json.loads(last.read_text())["steps"]
 
 
 @pytest.mark.slow
