@@ -2,6 +2,7 @@
 
     python benchmarks/profile.py qmix-gru               # a workload of benchmarks/peers.py
     python benchmarks/profile.py qmix-gru --top 30      # and its 30 dearest operations
+    python benchmarks/profile.py all                    # how near each workload is to its limit
 
 One call is traced by JAX's profiler on one pinned core. An operation belongs to the part whose
 name (`jax.named_scope`) it was traced under: `act`, `game`, `remember`, `draw`, `target`,
@@ -11,6 +12,7 @@ without it.
 
 The last line compares all matrix products with plain ones: what the program did in each second,
 and what it would have done if it had been nothing but a loop around products of the same shapes.
+`all` makes a table of that, and writes `results/limits.json`.
 """
 
 from __future__ import annotations
@@ -23,15 +25,20 @@ if __name__ == "profile":  # imported instead of the standard library's, by a sc
     sys.modules["profile"] = __import__("profile")
 
 import argparse
+import json
 import math
 import os
 import re
+import statistics
+import subprocess
 import tempfile
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+RESULTS = Path(__file__).parent / "results" / "limits.json"
+REPEATS = 5  # calls of which the median is told
 PARTS = ("act", "game", "remember", "draw", "target", "optimise")
 SHAPE = re.compile(r"\[([\d,]*)\]")
 DOT = re.compile(
@@ -180,21 +187,45 @@ def plain_rate(product: Product) -> float:
     return 4 * rows * inner * columns * repeats / (time.process_time() - began)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Show where a training program's time goes.")
-    parser.add_argument("workload")
-    parser.add_argument("--calls", type=int, default=10, help="iterations in the traced call")
-    parser.add_argument("--top", type=int, default=0, help="show the dearest operations too")
-    parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
-    given = parser.parse_args()
-    os.sched_setaffinity(0, {given.core})
+def timed(program: Any, state: Any) -> tuple[Any, float]:
+    """Processor seconds of a call, the median of several."""
     import jax
 
-    program, state, steps = compiled(given.workload, given.calls)
-    began = time.process_time()
-    state, _ = jax.block_until_ready(program(state))
-    seconds = time.process_time() - began
-    state, events = traced(program, state)
+    spent: list[float] = []
+    for _ in range(REPEATS):
+        began = time.process_time()
+        state, _ = jax.block_until_ready(program(state))
+        spent.append(time.process_time() - began)
+    return state, statistics.median(spent)
+
+
+def show_parts(
+    by_part: dict[str, int],
+    spent: Counter[str],
+    counts: Counter[str],
+    where: dict[str, str],
+    ms: float,
+    top: int,
+) -> None:
+    """Print the share of each part in an iteration of `ms`, and the dearest operations."""
+    whole = sum(by_part.values())
+    print(f"{'part':12}{'share':>8}{'ms':>9}   (ms of the iteration, by its share of the trace)")
+    for part, nanoseconds in sorted(by_part.items(), key=lambda item: -item[1]):
+        share = nanoseconds / whole
+        print(f"{part:12}{share:>8.1%}{share * ms:>9.3f}")
+    if top:
+        print(f"\n{'operation':46}{'runs':>8}{'µs each':>10}  scope")
+        shown = [item for item in spent.most_common() if not item[0].startswith("ThunkExecutor")]
+        for name, nanoseconds in shown[:top]:
+            each = nanoseconds / counts[name] / 1e3
+            print(f"{name[:45]:46}{counts[name]:>8}{each:>10.1f}  {where.get(name, '')[-60:]}")
+
+
+def profiled(workload: str, calls: int, top: int) -> dict[str, float]:
+    """Print where a workload's time goes; its rates."""
+    program, state, steps = compiled(workload, calls)
+    state, seconds = timed(program, state)
+    _, events = traced(program, state)
     spent, counts = own_times(events)
     text = program.as_text()
     where = scopes(text)
@@ -202,19 +233,10 @@ def main() -> None:
     for name, nanoseconds in spent.items():
         if not name.startswith("ThunkExecutor"):
             by_part[part_of(where.get(name, ""))] += nanoseconds
-    whole = sum(by_part.values())
-    print(f"{given.workload}: {seconds / given.calls * 1e3:.2f} ms of the processor an iteration,")
+    ms = seconds / calls * 1e3
+    print(f"{workload}: {ms:.2f} ms of the processor an iteration,")
     print(f"{steps / seconds:,.0f} steps of the stream per second of it\n")
-    print(f"{'part':12}{'share':>8}{'ms':>9}   (ms of the iteration, by its share of the trace)")
-    for part, nanoseconds in sorted(by_part.items(), key=lambda item: -item[1]):
-        share = nanoseconds / whole
-        print(f"{part:12}{share:>8.1%}{share * seconds / given.calls * 1e3:>9.3f}")
-    if given.top:
-        print(f"\n{'operation':46}{'runs':>8}{'µs each':>10}  scope")
-        shown = [item for item in spent.most_common() if not item[0].startswith("ThunkExecutor")]
-        for name, nanoseconds in shown[: given.top]:
-            each = nanoseconds / counts[name] / 1e3
-            print(f"{name[:45]:46}{counts[name]:>8}{each:>10.1f}  {where.get(name, '')[-60:]}")
+    show_parts(by_part, spent, counts, where, ms, top)
     found = [product for product in products(text, counts) if product.flops]
     flops = sum(product.flops for product in found)
     alone = sum(product.flops / plain_rate(product) for product in found)
@@ -222,6 +244,48 @@ def main() -> None:
         f"\nmatrix products: {flops / seconds / 1e9:.1f} GFLOP/s of the whole call; alone, in a"
         f" loop, {flops / alone / 1e9:.1f}: {alone / seconds:.0%} of the time is theirs at best"
     )
+    return {
+        "ms": ms,
+        "steps_per_second": steps / seconds,
+        "gflops": flops / seconds / 1e9,
+        "plain_gflops": flops / alone / 1e9,
+    }
+
+
+def limits(core: int) -> None:
+    """Profile every workload in a process of its own; print and write a table."""
+    from peers import WORKLOADS
+
+    rows: dict[str, dict[str, float]] = {}
+    print("| workload | ms of an iteration | GFLOP/s | of products alone | share |")
+    print("|---|---|---|---|---|")
+    for name in WORKLOADS:
+        command = [sys.executable, __file__, name, "--core", str(core), "--json"]
+        out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        row = rows[name] = json.loads(out.splitlines()[-1])
+        share = row["gflops"] / row["plain_gflops"]
+        print(
+            f"| {name} | {row['ms']:.2f} | {row['gflops']:.1f} | {row['plain_gflops']:.1f} |"
+            f" **{share:.2f}** |",
+            flush=True,
+        )
+    RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Show where a training program's time goes.")
+    parser.add_argument("workload", help="of benchmarks/peers.py; or all")
+    parser.add_argument("--calls", type=int, default=10, help="iterations in the traced call")
+    parser.add_argument("--top", type=int, default=0, help="show the dearest operations too")
+    parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
+    parser.add_argument("--json", action="store_true", help="print the rates as JSON at the end")
+    given = parser.parse_args()
+    if given.workload == "all":
+        return limits(given.core)
+    os.sched_setaffinity(0, {given.core})
+    rates = profiled(given.workload, given.calls, given.top)
+    if given.json:
+        print(json.dumps(rates))
 
 
 if __name__ == "__main__":
