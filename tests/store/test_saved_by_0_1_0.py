@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import shoal
+from shoal.config.config import Config
 from shoal.store import start
 from shoal.store.folder import config_of
 
@@ -55,3 +56,13 @@ def test_a_run_starts_from_it(run: Path, place: str) -> None:
     rng = np.random.default_rng(0)
     fresh = {team: algorithm.init(rng) for team, algorithm in config.algorithms.items()}
     assert start.begin(config, fresh).about["teams"]["agent"]["new"] == []
+
+
+def test_it_keeps_an_option_that_has_another_default_now(run: Path) -> None:
+    assert config_of(run).algorithms["agent"].config.adam_epsilon == 1e-5
+
+
+def test_a_config_by_hand_has_todays_defaults() -> None:
+    plain = json.loads((SAVED / RUNS[0] / "config.json").read_text())
+    plain["teams"]["agent"] = {"algorithm": "dqn", "options": {"lr": 1e-4, "warmup": 0}}
+    assert Config.from_json(plain).algorithms["agent"].config.adam_epsilon == 1e-8

@@ -29,6 +29,9 @@ from ..types import Box, Clock, MultiDiscrete, Share, Spec
 from .settings import SHORT, Settings
 from .trust import COMPILED, EVERYTHING, NOTHING, Trust
 
+# options with another default today, and what a learner had that was saved before they existed
+WITHOUT: dict[str, Any] = {"adam_epsilon": 1e-5}
+
 
 @dataclass(frozen=True)
 class Config:
@@ -254,7 +257,7 @@ class Config:
     def _read(cls, plain: Any, trust: Trust, playing: bool = True) -> Config:
         sides = entry(plain, "teams", dict)
         teams = {
-            team: (entry(one, "algorithm", str), entry(one, "options", dict))
+            team: (entry(one, "algorithm", str), _as_saved(entry(one, "options", dict)))
             for team, one in sides.items()
         }
         origins = {team: one["origin"] for team, one in sides.items() if "origin" in one}
@@ -343,6 +346,15 @@ def parts(
         for team, (name, own) in teams.items()
     }
     return env, options, chosen, fill(Settings, settings, "a run")
+
+
+def _as_saved(options: dict[str, Any]) -> dict[str, Any]:
+    """A learner's options as a file has them, with those it was saved without.
+
+    A run writes all of its options; one that was written by hand and names a few has today's
+    defaults."""
+    whole = {"lr", "gamma", "hidden", "max_grad_norm"} <= options.keys()
+    return WITHOUT | options if whole else options
 
 
 def _metric_names(
