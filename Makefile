@@ -36,7 +36,7 @@ bench: .venv/installed-dev
 
 # beside others' own scripts, from checkouts, with a Python that has what they import:
 # make bench-peers PEERS="--jaxmarl ../JaxMARL --purejaxrl ../purejaxrl --python ../peers/bin/python"
-# make bench-peers PEERS="--epymarl ../epymarl --torch-python ../torch/bin/python"
+# make bench-peers PEERS="--epymarl ../epymarl --xuance --torch-python ../torch/bin/python"
 bench-peers: .venv/installed-dev
 	$(BIN)/python benchmarks/peers.py $(PEERS)
 

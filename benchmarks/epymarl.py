@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 UNUSED = ("smaclite", "torch_scatter")
-EPISODE = 25  # steps
+STEPS = 25  # of an iteration: an episode, then a gradient step
 QUIET: dict[str, Any] = {
     "use_cuda": False,
     "test_nepisode": 1,
@@ -62,9 +62,9 @@ class Peer:
 
         return make
 
-    def train(self, episodes: int) -> int:
+    def train(self, iterations: int) -> int:
         """Train for so many episodes from the start; environment steps."""
-        steps = episodes * EPISODE
+        steps = iterations * STEPS
         args = types.SimpleNamespace(**self.settings, t_max=steps - 1, device="cpu")
         logger = importlib.import_module("utils.logging").Logger(logging.getLogger("epymarl"))
         self.run.run_sequential(args, logger)
@@ -78,7 +78,7 @@ def _settings(folder: Path, algorithm: str) -> dict[str, Any]:
         merged |= yaml.safe_load((folder / f"{name}.yaml").read_text())
     merged |= QUIET
     merged.pop("t_max")
-    game = {"key": "pz-mpe-simple-spread-v3", "time_limit": EPISODE, "seed": 0}
+    game = {"key": "pz-mpe-simple-spread-v3", "time_limit": STEPS, "seed": 0}
     merged["env_args"] |= game
     return merged | {"seed": 0}
 

@@ -2,14 +2,14 @@
 
     python benchmarks/peers.py --jaxmarl JaxMARL --purejaxrl purejaxrl --python peers/bin/python
     python benchmarks/peers.py --jaxmarl JaxMARL --only qmix-gru vdn-gru --rounds 5
-    python benchmarks/peers.py --epymarl epymarl --torch-python torch/bin/python
+    python benchmarks/peers.py --epymarl epymarl --xuance --torch-python torch/bin/python
 
 `--jaxmarl`, `--purejaxrl` and `--epymarl` are checkouts; `--python` has what the scripts of the
-first two import (JaxMARL's extra `algs`) and the same JAX, `--torch-python` what EPyMARL imports
-(PyTorch, PettingZoo 1.24 with its MPE). Their files are imported as they are, and train with the
-script's own config file, evaluation and logging switched off. A round is a process of theirs, then
-one of ours, each pinned to the same core; in it a call of equal work is timed several times. The
-table has medians over rounds, and the least and largest round.
+first two import (JaxMARL's extra `algs`) and the same JAX, `--torch-python` what the others do
+(PyTorch, PettingZoo 1.24 with its MPE, and XuanCe itself). Their files are imported as they are,
+and train with the script's own config file, evaluation and logging switched off. A round is a
+process of theirs, then one of ours, each pinned to the same core; in it a call of equal work is
+timed several times. The table has medians over rounds, and the least and largest round.
 
 Equal work is counted, not assumed: environment steps, gradient steps, transitions in each gradient
 step and parameters of both stand in the table and in `results/peers.json`.
@@ -78,6 +78,17 @@ def _drawn(config: dict[str, Any]) -> int:
 _QL = "baselines/QLearning"
 _replay = partial(Workload, "jaxmarl", rows=_drawn, games=8, window=27, iterations=100, lead=32)
 _episodes = partial(Workload, "epymarl", "src/run.py", games=1, window=26, lead=32)
+_transitions = partial(
+    Workload, "xuance", "xuance/torch/agents", games=16, window=26, iterations=20, lead=4
+)
+DRAWN: dict[str, Any] = {
+    "hidden": 64,
+    "layers": 2,
+    "batch": 256,
+    "length": 1,
+    "updates": 1,
+    "warmup": 0,
+}
 WORKLOADS: dict[str, Workload] = {
     "ippo-mlp": Workload(
         "jaxmarl",
@@ -132,6 +143,14 @@ WORKLOADS: dict[str, Workload] = {
     "qmix-epymarl": _episodes("qmix", "qmix", EPISODES, iterations=200),
     "vdn-epymarl": _episodes("vdn", "vdn", EPISODES, iterations=200),
     "maddpg-epymarl": _episodes("maddpg", "maddpg", EPISODES | RECURRENT, iterations=60),
+    # 16 games, and a batch of 256 transitions after 25 steps of each; QMIX's agents share nothing
+    "qmix-xuance": _transitions(
+        "qmix",
+        "qmix",
+        DRAWN | {"sharing": "own", "agent_id": False, "embedding": 128, "hyper": 128},
+    ),
+    "vdn-xuance": _transitions("vdn", "vdn", DRAWN),
+    "maddpg-xuance": _transitions("maddpg", "maddpg", DRAWN),
     "ppo-cartpole": Workload(
         "purejaxrl",
         "purejaxrl/ppo.py",
@@ -230,16 +249,15 @@ def ours(work: Workload, seconds: float) -> dict[str, Any]:
 
 
 def theirs_in_torch(work: Workload, seconds: float, checkout: Path) -> dict[str, Any]:
-    """A measurement of EPyMARL."""
-    from epymarl import EPISODE, Peer
-
-    peer = Peer(checkout, str(work.config))
+    """A measurement of EPyMARL or XuanCe."""
+    loop = importlib.import_module(LOOPS[work.peer])
+    peer = loop.Peer(checkout, str(work.config))
 
     def opening() -> int:
         return peer.train(work.lead)
 
     def call() -> int:
-        return peer.train(work.lead + work.iterations) - work.lead * EPISODE
+        return peer.train(work.lead + work.iterations) - work.lead * loop.STEPS
 
     opening()
     before = peer.updates
@@ -247,7 +265,7 @@ def theirs_in_torch(work: Workload, seconds: float, checkout: Path) -> dict[str,
     updates = peer.updates - 2 * before
     return time_calls(call, seconds, opening) | {
         "compile_s": 0.0,
-        "steps": EPISODE,
+        "steps": loop.STEPS,
         "updates": updates / work.iterations,
         "rows": peer.rows,
         "parameters": peer.parameters,
@@ -345,7 +363,9 @@ PEERS: dict[str, tuple[Callable[[Workload, float, Path], dict[str, Any]], str]] 
     "jaxmarl": (theirs_in_jax, "python"),
     "purejaxrl": (theirs_in_jax, "python"),
     "epymarl": (theirs_in_torch, "torch_python"),
+    "xuance": (theirs_in_torch, "torch_python"),
 }
+LOOPS = {"epymarl": "epymarl", "xuance": "xuance_loop"}  # modules beside this one
 
 
 def child(side: str, name: str, core: int, seconds: float, checkout: str) -> None:
@@ -454,6 +474,9 @@ def main() -> None:
     parser.add_argument("--purejaxrl", metavar="FOLDER", help="a checkout of purejaxrl")
     parser.add_argument("--epymarl", metavar="FOLDER", help="a checkout of EPyMARL")
     parser.add_argument(
+        "--xuance", action="store_const", const="", help="XuanCe, as --torch-python has it"
+    )
+    parser.add_argument(
         "--torch-python", default=sys.executable, help="an interpreter that has what it imports"
     )
     parser.add_argument(
@@ -464,9 +487,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
     given = parser.parse_args()
-    names = [name for name in given.only or WORKLOADS if getattr(given, WORKLOADS[name].peer)]
+    names = [
+        name for name in given.only or WORKLOADS if getattr(given, WORKLOADS[name].peer) is not None
+    ]
     if not names:
-        parser.error("name a checkout: --jaxmarl, --purejaxrl or --epymarl FOLDER")
+        parser.error("name a peer: --jaxmarl, --purejaxrl or --epymarl FOLDER, or --xuance")
     print(
         "| workload | theirs, steps per CPU second | ours | ratio | theirs, per second | ours |"
         " theirs: steps / updates / rows / parameters | ours |\n" + "|---" * 8 + "|",
