@@ -257,7 +257,10 @@ class Config:
     def _read(cls, plain: Any, trust: Trust, playing: bool = True) -> Config:
         sides = entry(plain, "teams", dict)
         teams = {
-            team: (entry(one, "algorithm", str), _as_saved(entry(one, "options", dict)))
+            team: (
+                name := entry(one, "algorithm", str),
+                _as_saved(name, entry(one, "options", dict)),
+            )
             for team, one in sides.items()
         }
         origins = {team: one["origin"] for team, one in sides.items() if "origin" in one}
@@ -348,13 +351,15 @@ def parts(
     return env, options, chosen, fill(Settings, settings, "a run")
 
 
-def _as_saved(options: dict[str, Any]) -> dict[str, Any]:
-    """A learner's options as a file has them, with those it was saved without.
+def _as_saved(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """An algorithm's options as a file has them, with those it was saved without.
 
     A run writes all of its options; one that was written by hand and names a few has today's
     defaults."""
-    whole = {"lr", "gamma", "hidden", "max_grad_norm"} <= options.keys()
-    return WITHOUT | options if whole else options
+    if not {"lr", "gamma", "hidden", "max_grad_norm"} <= options.keys():
+        return options
+    known = {field.name for field in dataclasses.fields(algorithms.find(name).Config)}
+    return {option: value for option, value in WITHOUT.items() if option in known} | options
 
 
 def _metric_names(
