@@ -1,6 +1,6 @@
 """Where the time of a compiled training program goes, by part and by operation.
 
-    python benchmarks/profile.py qmix-gru               # a workload of benchmarks/peers.py
+    python benchmarks/profile.py qmix-gru               # of benchmarks/workloads.py
     python benchmarks/profile.py qmix-gru --top 30      # and its 30 dearest operations
     python benchmarks/profile.py all                    # how near each workload is to its limit
 
@@ -62,7 +62,7 @@ class Product(NamedTuple):
 def compiled(name: str, calls: int) -> tuple[Any, Any, int]:
     """The program of a workload, its state after a first call, and environment steps of a call."""
     import jax
-    from peers import WORKLOADS
+    from workloads import WORKLOADS
 
     from shoal.algorithms import find
     from shoal.engine.loop import Loop
@@ -254,7 +254,7 @@ def profiled(workload: str, calls: int, top: int) -> dict[str, float]:
 
 def limits(core: int) -> None:
     """Profile every workload in a process of its own; print and write a table."""
-    from peers import WORKLOADS
+    from workloads import WORKLOADS
 
     rows: dict[str, dict[str, float]] = {}
     print("| workload | ms of an iteration | GFLOP/s | of products alone | share |")
@@ -274,7 +274,7 @@ def limits(core: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Show where a training program's time goes.")
-    parser.add_argument("workload", help="of benchmarks/peers.py; or all")
+    parser.add_argument("workload", help="of benchmarks/workloads.py; or all")
     parser.add_argument("--calls", type=int, default=10, help="iterations in the traced call")
     parser.add_argument("--top", type=int, default=0, help="show the dearest operations too")
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
