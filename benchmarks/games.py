@@ -79,7 +79,7 @@ def package(env_id: str) -> Callable[[], float]:
     if game == "rware":
         env = gymnasium.make(f"rware:rware-{rest}-v2", disable_env_checker=True)
     else:
-        sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+        sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
         from shoal.envs import make
 
         env = importlib.import_module("lbf_bridge").real(make(env_id))
