@@ -26,11 +26,9 @@ from ..envs.metrics import checked, declared
 from ..errors import ShoalError, did_you_mean
 from ..options import WHOLE, check_numbers, entry, fill
 from ..types import Box, Clock, MultiDiscrete, Share, Spec
+from .saved import as_saved
 from .settings import SHORT, Settings
 from .trust import COMPILED, EVERYTHING, NOTHING, Trust
-
-# options with another default today, and what a learner had that was saved before they existed
-WITHOUT: dict[str, Any] = {"adam_epsilon": 1e-5}
 
 
 @dataclass(frozen=True)
@@ -259,7 +257,7 @@ class Config:
         teams = {
             team: (
                 name := entry(one, "algorithm", str),
-                _as_saved(name, entry(one, "options", dict)),
+                as_saved(name, entry(one, "options", dict)),
             )
             for team, one in sides.items()
         }
@@ -349,17 +347,6 @@ def parts(
         for team, (name, own) in teams.items()
     }
     return env, options, chosen, fill(Settings, settings, "a run")
-
-
-def _as_saved(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """An algorithm's options as a file has them, with those it was saved without.
-
-    A run writes all of its options; one that was written by hand and names a few has today's
-    defaults."""
-    if not {"lr", "gamma", "hidden", "max_grad_norm"} <= options.keys():
-        return options
-    known = {field.name for field in dataclasses.fields(algorithms.find(name).Config)}
-    return {option: value for option, value in WITHOUT.items() if option in known} | options
 
 
 def _metric_names(
