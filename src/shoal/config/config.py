@@ -254,13 +254,7 @@ class Config:
     @classmethod
     def _read(cls, plain: Any, trust: Trust, playing: bool = True) -> Config:
         sides = entry(plain, "teams", dict)
-        teams = {
-            team: (
-                name := entry(one, "algorithm", str),
-                as_saved(name, entry(one, "options", dict)),
-            )
-            for team, one in sides.items()
-        }
+        teams = {team: as_saved(one) for team, one in sides.items()}
         origins = {team: one["origin"] for team, one in sides.items() if "origin" in one}
         specs = {team: _spec(team, one["spec"]) for team, one in sides.items() if "spec" in one}
         options = entry(plain, "options", dict)
