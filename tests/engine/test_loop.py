@@ -95,6 +95,13 @@ def test_the_state_is_plain_arrays(name):
         np.asarray(leaf)
 
 
+def test_shapes_are_enough_to_compile_the_program_of_a_state():
+    loop, program, state = small()
+    like = loop.template(0)
+    assert program.lower(like).as_text() == program.lower(loop.restored(state)).as_text()
+    assert jax.tree.map(np.shape, like) == jax.tree.map(np.shape, state)
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_the_program_keeps_the_states_types(name):
     _, _, state = small(name)

@@ -92,7 +92,7 @@ class Loop:
 
     def template(self, seed: int) -> TrainState:
         """A state with the right structure, shapes and dtypes."""
-        return jax.eval_shape(self._open_all, self.learners(seed), jax.random.key(seed))
+        return jax.eval_shape(self._opening_program, self.learners(seed), jax.random.key(seed))
 
     def restored(self, state: TrainState) -> TrainState:
         """Prepare a saved state to go on from."""
@@ -170,7 +170,8 @@ class Loop:
     ) -> Callable[[TrainState], tuple[TrainState, Metrics | None]]:
         """Compile `state -> state, metrics [iterations]`.
 
-        The program returns no metrics if not even one iteration could be completed."""
+        For compiled games, `state` may be a `template`. The program returns no metrics if not even
+        one iteration could be completed."""
         return self.program(iterations).lower(state).compile()
 
     def close(self) -> None:

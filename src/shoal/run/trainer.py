@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -133,7 +133,7 @@ class Trainer:
                 self.console.say(sentence)
             with self.console.waiting("compiling the training program"):
                 self.state = self.loop.restored(saved.state)
-                with self._compiling(self._learners()) as compiled:
+                with self._compiling(self.state) as compiled:
                     program = self._awaited(compiled)
             with (
                 self._failure_recorded(path, steps, saved.about["seconds"]),
@@ -228,21 +228,23 @@ class Trainer:
 
     def _prepare(self) -> tuple[Any, Episodes]:
         """Make the opening state; return the compiled program and an evaluation before training."""
+        apart = not self.config.hosted and not peers.several()  # games that open in a thread
         with self.console.waiting("compiling the training program"):
-            self.state = self._started(self._opening())
-            learners = self._learners()
-            with self._compiling(learners) as compiled:
-                before = self.evaluations.policies(learners, 0, self._halted)
+            opened = None if apart else self._opened(never)
+            template = opened or self.loop.template(self.config.settings.seed)
+            with self._compiling(template) as compiled:
+                self.state = opened or self._opened(self._halted)
+                before = self.evaluations.policies(self._learners(), 0, self._halted)
                 program = self._awaited(compiled)
         return program, before
 
     @contextlib.contextmanager
-    def _compiling(self, learners: dict) -> Iterator[Future]:
+    def _compiling(self, state: TrainState) -> Iterator[Future]:
         """Compile the training program in a thread."""
         pool = ThreadPoolExecutor(1)
         try:
             yield pool.submit(
-                self.loop.compile, self.state, sizing.iterations(self.config, learners)
+                self.loop.compile, state, sizing.iterations(self.config, state.learners)
             )
         finally:
             pool.shutdown(wait=False)  # do not wait for the compiler
@@ -255,14 +257,9 @@ class Trainer:
             raise KeyboardInterrupt
         return program
 
-    def _opening(self) -> TrainState:
-        """The state before the first step; only compiled games can be opened in another thread."""
-        compiled = not self.config.hosted and not peers.several()
-        halted = self._halted if compiled else never
-        return in_thread(self.loop.init, self.config.settings.seed, halted=halted)
-
-    def _started(self, state: TrainState) -> TrainState:
-        """The opening state with the weights of the run to start from."""
+    def _opened(self, halted: Callable[[], bool]) -> TrainState:
+        """The state before the first step, with the weights of the run to start from."""
+        state = in_thread(self.loop.init, self.config.settings.seed, halted=halted)
         return self.loop.with_learners(state, self.start.learners) if self.start else state
 
     def _train(self, program: Any, writer: checkpoint.CheckpointWriter) -> None:
