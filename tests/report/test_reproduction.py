@@ -107,6 +107,7 @@ def test_what_is_written(tmp_path: Path) -> None:
         assert "2 of 3 published numbers have runs of ours." in told
         assert "one seed has none, and no mark." in told
         assert "Rows with a share below 1× had less training" in told
+        assert "of all runs 0.1 hours" in told  # four of a minute each
     assert "http" not in page and "src=" not in page and "@import" not in page
     assert "A source &amp; more" in page and "nobody &lt;has&gt; it" in page
     assert "it &lt;never&gt; began" in page and "2 s + 1" in page

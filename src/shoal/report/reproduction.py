@@ -237,7 +237,7 @@ def head(table: Table) -> list[str]:
         *("task", "algorithm", "published"),
         *(f"{score_words(table)}, mean", "95 % CI", "we are"),
         *("greedy IQM", "95 % CI", "we are"),
-        *("seeds", "steps"),
+        *("seeds", "steps", "seconds"),
     ]
 
 
@@ -252,7 +252,7 @@ def cells(row: Row) -> list[str]:
             word or tables.NOTHING,
         ]
     share = "" if row.share == 1 else f" ({row.share:.3g}×)"
-    return [*told, str(row.seeds), f"{row.steps:,}{share}"]
+    return [*told, str(row.seeds), f"{row.steps:,}{share}", f"{row.seconds:,.0f}"]
 
 
 def tallies(found: list[Row]) -> list[str]:
@@ -278,6 +278,11 @@ def remarks(table: Table, found: list[Row], failed: list[Failed]) -> list[str]:
         told.append(f"Intervals of fewer than {FEW} seeds are too narrow{one}.")
     if any(row.share < 1 for row in found):
         told.append("Rows with a share below 1× had less training than the published ones.")
+    if found:
+        hours = sum(row.seeds * row.seconds for row in found) / 3600
+        told.append(
+            f"Seconds are of one run's training, by the clock; of all runs {hours:.1f} hours."
+        )
     for name, entry in table.algorithms.items():
         if entry.incomparable and any(row.algorithm == name for row in found):
             told.append(f"{name} is not marked: {entry.incomparable}.")
