@@ -54,6 +54,7 @@ CAMPAIGN = [
         (algorithm, SPREAD, {"continuous_actions": True})
         for algorithm in ("mappo", "maddpg", "matd3", "masac")
     ],
+    ("facmac", SPREAD, {"continuous_actions": True, "N": 5}),
     *[(algorithm, LISTENER, {}) for algorithm in ("mappo", "qmix", "maddpg")],
     *[(f"{algorithm} vs random", TAG, {}) for algorithm in ("qmix", "maddpg")],
     *[(f"{algorithm} vs {algorithm}", TAG, {}) for algorithm in ("dqn", "maddpg")],
