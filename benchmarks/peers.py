@@ -5,11 +5,12 @@
     python benchmarks/peers.py --epymarl epymarl --xuance --torch-python torch/bin/python
 
 `--jaxmarl`, `--purejaxrl` and `--epymarl` are checkouts; `--python` has what the scripts of the
-first two import (JaxMARL's extra `algs`) and the same JAX, `--torch-python` what the others do
-(PyTorch, PettingZoo 1.24 with its MPE, and XuanCe itself). Their files are imported as they are,
-and train with the script's own config file, evaluation and logging switched off. A round is a
-process of theirs, then one of ours, each pinned to the same core; in it a call of equal work is
-timed several times. The table has medians over rounds, and the least and largest round.
+first two import (JaxMARL's extra `algs`; brax, for purejaxrl) and the same JAX, `--torch-python`
+what the others do (PyTorch, PettingZoo 1.24 with its MPE, and XuanCe itself). Their files are
+imported as they are, and train with the script's own config file, evaluation and logging switched
+off. A round is a process of theirs, then one of ours, each pinned to the same core; in it a call of
+equal work is timed several times. The table has medians over rounds, and the least and largest
+round.
 
 Equal work is counted, not assumed: environment steps, gradient steps, transitions in each gradient
 step and parameters of both stand in the table and in `results/peers.json`.
@@ -246,6 +247,10 @@ def child(side: str, name: str, core: int, seconds: float, checkout: str) -> Non
 # -- rounds ------------------------------------------------------------------------------------
 
 
+class Failed(Exception):
+    """A process of either side that did not measure."""
+
+
 def measure(
     python: str, side: str, name: str, core: int, seconds: float, checkout: str, cache: str
 ) -> dict[str, Any]:
@@ -260,7 +265,7 @@ def measure(
     ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if ran.returncode:
         last = ran.stderr.strip().splitlines()[-1:] or ["no message"]
-        sys.exit(f"{name}, {side}: {last[0]}\n(run {' '.join(command)} to see all)")
+        raise Failed(f"{name}, {side}: {last[0]}\n(run {' '.join(command)} to see all)")
     return json.loads(ran.stdout.splitlines()[-1])
 
 
@@ -361,13 +366,20 @@ def main() -> None:
         " theirs: steps / updates / rows / parameters | ours |\n" + "|---" * 8 + "|",
         flush=True,
     )
+    failed: list[str] = []
     for name in names:
-        row = compare(name, given)
+        try:
+            row = compare(name, given)
+        except Failed as error:
+            failed.append(str(error))
+            continue
         row["revision"] = revision(getattr(given, row["peer"]))
         row["machine"] = processor()
         row["rounds"] = given.rounds
         print(line(row), flush=True)
         keep(row)
+    if failed:
+        sys.exit("\n".join(failed))
 
 
 def keep(row: dict[str, Any]) -> None:
