@@ -23,7 +23,7 @@ TABLE = Table("mine", ABOUT, {"A": Entry("a2c", "all"), "B": Entry("ppo", "all")
 
 
 def record(seed: int, curve: list[float], final: float, steps: int = 100, who: str = "A") -> Record:
-    return Record("Easy", who, seed, steps, curve, final, 60.0)
+    return Record("Easy", who, seed, steps, curve, final, 3600.0)
 
 
 RECORDS = [record(0, [0, 9, 5], 4.0), record(1, [8, 3, 5], 6.0), record(2, [0, 9, 5], 5.0)]
@@ -107,7 +107,7 @@ def test_what_is_written(tmp_path: Path) -> None:
         assert "2 of 3 published numbers have runs of ours." in told
         assert "one seed has none, and no mark." in told
         assert "Rows with a share below 1× had less training" in told
-        assert "of all runs 0.1 hours" in told  # four of a minute each
+        assert "of all runs 4.0 hours" in told
     assert "http" not in page and "src=" not in page and "@import" not in page
     assert "A source &amp; more" in page and "nobody &lt;has&gt; it" in page
     assert "it &lt;never&gt; began" in page and "2 s + 1" in page
